@@ -345,7 +345,7 @@ class _ThreadedCall(Generic[T]):
     """A call in a thread of its own. Its outcome reaches the event loop even if no memory is left for a while.
 
     Attributes:
-        is_over: there is an outcome, or the thread did not begin and its starter knows.
+        is_over: There is an outcome, or the thread did not begin and its starter knows.
     """
 
     def __init__(self, call: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> None:

@@ -63,10 +63,10 @@ class Codec(NamedTuple):
     """A codec at a level. Thread-safe.
 
     Attributes:
-        codec_id: the id in the batch's attributes.
+        codec_id: The id in the batch's attributes.
         name: Kafka's name.
-        level: in the codec's own range; None for a codec without levels.
-        compress: takes the pieces of the records section in order, returns one compressed blob.
+        level: In the codec's own range; None for a codec without levels.
+        compress: Takes the pieces of the records section in order, returns one compressed blob.
     """
 
     codec_id: int
@@ -79,11 +79,11 @@ def make_codec(name: str, level: int | None = None) -> Codec | None:
     """Return the codec called `name`, None for "none".
 
     Args:
-        name: none, gzip, snappy, lz4 or zstd.
-        level: the codec's level, None for its default.
+        name: None, gzip, snappy, lz4 or zstd.
+        level: The codec's level, None for its default.
 
     Raises:
-        ConfigError: unknown name, level out of range, or the library for it is not installed.
+        ConfigError: Unknown name, level out of range, or the library for it is not installed.
     """
     if name not in CODEC_IDS:
         raise ConfigError(f"unknown compression codec {name!r}; known: {', '.join(CODEC_IDS)}")
@@ -111,14 +111,14 @@ def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
     Memory stays near `limit`, whatever the data is, and time is proportional to the sizes of input and output.
 
     Args:
-        codec_id: from the batch's attributes, 1 to 4.
-        data: the compressed section: frames (gzip members, xerial blocks) one after another, `MAX_FRAMES` at most.
-        limit: most bytes to produce; more is treated as a decompression bomb.
+        codec_id: From the batch's attributes, 1 to 4.
+        data: The compressed section: frames (gzip members, xerial blocks) one after another, `MAX_FRAMES` at most.
+        limit: Most bytes to produce; more is treated as a decompression bomb.
 
     Raises:
-        CorruptDataError: unknown codec, damaged or cut data, bytes after the last frame, too many frames, or more than
+        CorruptDataError: Unknown codec, damaged or cut data, bytes after the last frame, too many frames, or more than
             `limit` bytes (`ExpansionError`).
-        ConfigError: the library for the codec is not installed.
+        ConfigError: The library for the codec is not installed.
     """
     decompressors = {1: _decompress_gzip, 2: _decompress_snappy, 3: _decompress_lz4, 4: _decompress_zstd}
     function = decompressors.get(codec_id)

@@ -57,7 +57,7 @@ class ProducerInfo:
     Attributes:
         last_timestamp: ms since the epoch, of its last batch or marker.
         coordinator_epoch: The coordinator epoch of the last marker.
-        transaction_start: offset of the first record of its open transaction.
+        transaction_start: Offset of the first record of its open transaction.
     """
 
     partition: TopicPartition

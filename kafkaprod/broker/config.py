@@ -35,8 +35,8 @@ class Limits:
         max_request_bytes: socket.request.max.bytes; a larger frame closes the connection before it is read.
         max_queued_bytes: queued.max.request.bytes; what all connections together may hold of requests that are not
             handled yet. Connections wait when it is used up.
-        max_unauthenticated_bytes: the same, until the client has logged in.
-        max_request_elements: most elements of all arrays in one request; more close the connection. A partition costs
+        max_unauthenticated_bytes: The same, until the client has logged in.
+        max_request_elements: Most elements of all arrays in one request; more close the connection. A partition costs
             about 15 us in Fetch, and no other client is served meanwhile.
         max_fetch_bytes: fetch.max.bytes; most records in one response, but for the first batch.
         max_idle_ms: connections.max.idle.ms.
@@ -57,36 +57,36 @@ class BrokerConfig:
     """All options of a broker.
 
     Attributes:
-        data_dir: made with mode 0700 and locked.
-        host: address to listen on.
-        listeners: several sockets in place of `host` and `port`, see `broker.listeners`.
+        data_dir: Made with mode 0700 and locked.
+        host: Address to listen on.
+        listeners: Several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
-        advertised_host: the host that clients get to connect to; None for `host`.
+        advertised_host: The host that clients get to connect to; None for `host`.
         node_id: This broker's id.
         cluster_id: None for the data directory's own.
         auto_create_topics: auto.create.topics.enable; topics are made when clients first name them.
         num_partitions: The number of partitions of topics made without a count.
-        flush_policy: when appended data is synced to the disk.
-        log: defaults of the topics' options.
-        groups: options of groups of the classic protocol.
-        consumer_groups: options of groups of the consumer protocol.
-        transactions: options of the transaction coordinator.
-        limits: what clients can make the broker hold.
-        log_cleaner_enable: compact topics with cleanup.policy=compact.
-        log_cleaner_backoff_ms: how often the cleaner looks for one that is due.
-        offsets_retention_ms: how long a group without members keeps its offsets.
-        topics: name -> partition count; made at start if missing.
+        flush_policy: When appended data is synced to the disk.
+        log: Defaults of the topics' options.
+        groups: Options of groups of the classic protocol.
+        consumer_groups: Options of groups of the consumer protocol.
+        transactions: Options of the transaction coordinator.
+        limits: What clients can make the broker hold.
+        log_cleaner_enable: Compact topics with cleanup.policy=compact.
+        log_cleaner_backoff_ms: How often the cleaner looks for one that is due.
+        offsets_retention_ms: How long a group without members keeps its offsets.
+        topics: Name -> partition count; made at start if missing.
         tls: The TLS context of listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
-        sasl_users: user name -> password, for listeners with a login. Without `listeners` clients must log in if there
+        sasl_users: User name -> password, for listeners with a login. Without `listeners` clients must log in if there
             are any.
-        sasl_oauthbearer: clients may log in with tokens without a signature (OAUTHBEARER): for tests.
+        sasl_oauthbearer: Clients may log in with tokens without a signature (OAUTHBEARER): for tests.
         super_users: super.users; principals that ACLs do not bind, "User:admin;User:root".
         allow_everyone_if_no_acl_found: allow.everyone.if.no.acl.found; what has no ACLs is open to all.
-        options: further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
-        client_metrics: take the metrics that clients push (KIP-714), for tests.
+        options: Further options under Kafka's names; `cluster.broker_options.with_options` checks and applies them.
+        client_metrics: Take the metrics that clients push (KIP-714), for tests.
         max_versions: API -> highest version to announce and to take, as an older broker does.
         cluster: The cluster of a broker that is one of several; None for one alone.
-        disk: all changes of files go through it.
+        disk: All changes of files go through it.
     """
 
     data_dir: str

@@ -40,8 +40,8 @@ class Listener(NamedTuple):
     """One socket to listen on.
 
     Attributes:
-        protocol: one of PROTOCOLS.
-        host: address to bind.
+        protocol: One of PROTOCOLS.
+        host: Address to bind.
         port: 0 takes a free one.
     """
 

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; exit code 0 after a clean shutdown.
 
     Raises:
-        KafkaError, OSError: the broker cannot start.
+        KafkaError, OSError: The broker cannot start.
     """
     if options.data_dir is not None:
         return _serve(options, options.data_dir)

@@ -40,7 +40,7 @@ class Interpreter:
 
     Attributes:
         packages: Versions by name; None: not installed.
-        finds_source: pkgutil lists the module by which Spark finds `format("kafkaprod")`. It does not after an editable
+        finds_source: Pkgutil lists the module by which Spark finds `format("kafkaprod")`. It does not after an editable
             installation that works by an import hook.
     """
 

@@ -131,7 +131,7 @@ def draw(points: Sequence[CurvePoint], title: str, path: str) -> None:
     """Write the points as SVG: the rate to the right, the latency upwards, both logarithmic.
 
     Raises:
-        ConfigError: matplotlib is missing.
+        ConfigError: Matplotlib is missing.
         OSError: The file cannot be written.
     """
     figure = charts()(figsize=(8, 4.5), layout="constrained")

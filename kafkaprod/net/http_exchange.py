@@ -34,7 +34,7 @@ def exchange(
 
     Args:
         method: GET, POST ...
-        url: http: or https:.
+        url: Http: or https:.
         headers: To send.
         body: To send; None for none.
         connect_timeout_ms: How long TCP and TLS may take.

@@ -39,8 +39,8 @@ class RowsResult(abc.ABC):
         """Wait, then return this object if every row was delivered.
 
         Raises:
-            TimeoutError: outcomes are missing after `timeout` seconds.
-            KafkaError: the first failed row's own error; `errors` has all of them.
+            TimeoutError: Outcomes are missing after `timeout` seconds.
+            KafkaError: The first failed row's own error; `errors` has all of them.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")

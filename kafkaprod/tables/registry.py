@@ -24,7 +24,7 @@ def client_of(registry: Any) -> Any:
         registry: Its address, a mapping with the options of confluent-kafka's SchemaRegistryClient, or such a client.
 
     Raises:
-        ConfigError: confluent-kafka or what its client needs is not installed, or refuses the options.
+        ConfigError: Confluent-kafka or what its client needs is not installed, or refuses the options.
     """
     if isinstance(registry, str):
         return _client(json.dumps({"url": registry}))

@@ -160,9 +160,9 @@ cdef class Column:
         """Arrow's binary and large_binary layout.
 
         Args:
-            offsets: buffer of int32 or int64, one more than rows. data: buffer of bytes.
-            validity: an Arrow bitmap (bytes, uint8), or an array of bool with one item per row; None: no nulls.
-            start: first row of the buffers that belongs to the column. row_count: None takes all.
+            offsets: Buffer of int32 or int64, one more than rows. data: buffer of bytes.
+            validity: An Arrow bitmap (bytes, uint8), or an array of bool with one item per row; None: no nulls.
+            start: First row of the buffers that belongs to the column. row_count: None takes all.
         Raises: InvalidRecordError: offsets that run backwards or past the data, buffers too short; names the row.
         """
         cdef Column column = Column.__new__(Column)

@@ -84,11 +84,11 @@ cdef class Accumulator:
     """The queues of all topics.
 
     Args:
-        pool: where batches take their memory.
+        pool: Where batches take their memory.
         batch_size: bytes a batch may grow to, uncompressed, header included; a larger record gets its own batch.
-        max_record_bytes: upper bound of one record's size; larger ones are refused.
-        completion_factory: called as factory(topic, partition), returns a BatchResult.
-        wakeup: called without arguments when the sender sleeps and there is news for it.
+        max_record_bytes: Upper bound of one record's size; larger ones are refused.
+        completion_factory: Called as factory(topic, partition), returns a BatchResult.
+        wakeup: Called without arguments when the sender sleeps and there is news for it.
     """
 
     def __cinit__(self, BufferPool pool not None, Py_ssize_t batch_size=262144, Py_ssize_t max_record_bytes=1048576,
@@ -117,9 +117,9 @@ cdef class Accumulator:
         """Create or update a topic from metadata. Sender thread only.
 
         Args:
-            leaders: node id per partition, -1 where there is none. Fewer than before: the topic was re-created. The
+            leaders: Node id per partition, -1 where there is none. Fewer than before: the topic was re-created. The
                 partitions that are gone get no more records; what they hold is the sender's to fail.
-            epochs: leader epoch per partition, -1 where unknown.
+            epochs: Leader epoch per partition, -1 where unknown.
             topic_id: 16 bytes or None.
         """
         cdef TopicQueues topic = self.topics.get(name) or self._idle_topics.get(name)
@@ -247,7 +247,7 @@ cdef class Accumulator:
 
         Args:
             key, value: bytes-like or None. headers: pairs of (str, bytes-like or None), or None.
-            partition: a partition number, or -1: by key hash, by the sticky partitioner without a key.
+            partition: A partition number, or -1: by key hash, by the sticky partitioner without a key.
             timestamp: ms since the epoch, or -1 for none. now_ms: monotonic, starts linger and delivery timeout.
             ticket: The ticket of a queued memory waiter, 0 if none.
 

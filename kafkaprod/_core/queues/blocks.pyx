@@ -114,9 +114,9 @@ cdef class Block:
 
     Args:
         key, value: Columns. headers: Headers, or None. Columns with a length must agree on it.
-        row_count: needed only if no column has a length.
-        timestamps: buffer of int64 ms per row, -1 for none; or None: `timestamp` for every row.
-        partitions: buffer of int32 per row, -1 to let the key or the sticky partitioner choose; or None.
+        row_count: Needed only if no column has a length.
+        timestamps: Buffer of int64 ms per row, -1 for none; or None: `timestamp` for every row.
+        partitions: Buffer of int32 per row, -1 to let the key or the sticky partitioner choose; or None.
         partition: The partition of every row; -1 as above.
 
     Raises: InvalidRecordError, RecordTooLargeError naming argument and row; nothing is appended then.

@@ -38,12 +38,12 @@ cdef class BatchResult:
     """What became of one batch.
 
     Attributes:
-        topic, partition: where its records belong.
-        record_count: how many they are; 0 while the batch still takes records.
-        base_offset: offset of the first record, -1 if unknown.
+        topic, partition: Where its records belong.
+        record_count: How many they are; 0 while the batch still takes records.
+        base_offset: Offset of the first record, -1 if unknown.
         log_append_time: ms, -1 if the records keep their own timestamps.
-        error: why all of them failed, else None.
-        record_errors: index -> exception for records that the broker named.
+        error: Why all of them failed, else None.
+        record_errors: Index -> exception for records that the broker named.
         children: The (first index, BatchResult) pairs of a split batch.
         ledger, guard: Fields for the subclass.
     """

@@ -18,9 +18,9 @@ cdef class StickyPartitioner:
     """Draws partitions for one topic.
 
     Args:
-        partition_count: partitions of the topic.
+        partition_count: Partitions of the topic.
         seed: The seed of the random draw; any integer.
-        candidates: partitions to draw from until set_loads() is called; None: all.
+        candidates: Partitions to draw from until set_loads() is called; None: all.
     """
 
     def __cinit__(self, int32_t partition_count, uint64_t seed=1, candidates=None):
@@ -68,8 +68,8 @@ cdef class StickyPartitioner:
         """Set the partitions to draw from, and how many batches wait in each.
 
         Args:
-            candidates: partition numbers, at least one.
-            queue_lengths: as many batch counts; None, or all equal, draws uniformly. A partition's weight is
+            candidates: Partition numbers, at least one.
+            queue_lengths: As many batch counts; None, or all equal, draws uniformly. A partition's weight is
                 (longest queue + 1) - its queue.
         """
         cdef list partitions = list(candidates)

@@ -38,7 +38,7 @@ cdef class SerializerCall:
     """A serializer of keys or of values in the form in which it wants to be called.
 
     Args:
-        function: the user's.
+        function: The user's.
         form: "data": function(data). "topic": function(topic, data). "headers": function(topic, headers, data).
             "context": function(data, context_type(topic, field, headers)).
         field: `key` or `value`. name: for messages.
@@ -255,8 +255,8 @@ cdef class PartitionerCall:
         """Set the partitions of a block of records; one call of the partitioner each.
 
         Args:
-            keys, values: sequences of bytes or None, of equal length; keys None: no record has one.
-            out: an array of as many.
+            keys, values: Sequences of bytes or None, of equal length; keys None: no record has one.
+            out: An array of as many.
         """
         cdef object partition = self._partitioner.partition
         cdef object available = self.known_available(topic, leaders)

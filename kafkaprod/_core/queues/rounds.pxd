@@ -71,8 +71,8 @@ cdef inline int32_t sort_rows(const int32_t *placed, int32_t *ends, int32_t part
     """Sort rows by their partition in `placed`, keeping their order within one. Return how many partitions have rows.
 
     Args:
-        ends: rows of each partition; becomes where they end in `order`. order: becomes the rows.
-        groups: becomes the partitions that have rows.
+        ends: Rows of each partition; becomes where they end in `order`. order: becomes the rows.
+        groups: Becomes the partitions that have rows.
     """
     cdef int32_t total = 0
     cdef int32_t group_count = 0

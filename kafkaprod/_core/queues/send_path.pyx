@@ -32,10 +32,10 @@ cdef class RecordSender:
     """Takes single records.
 
     Args:
-        accumulator: where records go.
-        send_general: takes the arguments of send(), in order, for records that cannot go straight in.
-        hooks: the user's code, if there is any.
-        send_hooked: takes a HookedRecord: one that cannot go straight in after the user's code has seen it.
+        accumulator: Where records go.
+        send_general: Takes the arguments of send(), in order, for records that cannot go straight in.
+        hooks: The user's code, if there is any.
+        send_hooked: Takes a HookedRecord: one that cannot go straight in after the user's code has seen it.
     """
 
     def __init__(self, Accumulator accumulator not None, send_general not None, RecordHooks hooks=None, send_hooked=None):
@@ -50,10 +50,10 @@ cdef class RecordSender:
         """Queue one record and return its DeliveryFuture at once.
 
         Args:
-            topic: its name.
+            topic: Its name.
             value, key: bytes-like or None (null), or what the serializers take.
-            headers: list of (str, bytes or None) pairs, or a dict; duplicates allowed in a list.
-            partition: partition number; None: by hash of the key, without a key by the sticky partitioner.
+            headers: List of (str, bytes or None) pairs, or a dict; duplicates allowed in a list.
+            partition: Partition number; None: by hash of the key, without a key by the sticky partitioner.
             timestamp_ms: ms since the epoch; None: now.
 
         Returns: a DeliveryFuture: result(timeout), add_callback(), awaitable.

@@ -110,9 +110,9 @@ cdef class RecordBatchReader:
 
     Args:
         data: bytes-like; the batch starts at `position`. It is held until the reader dies.
-        decompress: called as decompress(codec_id, data, limit) for compressed batches; `compression.decompress`.
-        check_crc: verify the CRC now.
-        limit: most bytes of records to decompress.
+        decompress: Called as decompress(codec_id, data, limit) for compressed batches; `compression.decompress`.
+        check_crc: Verify the CRC now.
+        limit: Most bytes of records to decompress.
 
     Raises: CorruptDataError for a cut batch, another magic, an impossible length or count, a wrong CRC.
     """
@@ -219,9 +219,9 @@ cdef class RecordBatchReader:
         """Check every record without making objects of them.
 
         Args:
-            earliest, latest: bounds of record timestamps in ms; -1 (none) is always inside.
-            needs_key: a record without a key breaks a rule.
-            refuses_append_time: every record of a batch that claims LogAppendTime breaks a rule.
+            earliest, latest: Bounds of record timestamps in ms; -1 (none) is always inside.
+            needs_key: A record without a key breaks a rule.
+            refuses_append_time: Every record of a batch that claims LogAppendTime breaks a rule.
 
         Returns: RecordScan; that of a compressed batch whose offset deltas are not 0, 1, 2, ... ends with the first
             wrong one.
@@ -315,9 +315,9 @@ cdef class RecordBatchReader:
         """Put the offset of each record with a key into `latest`, the last one of a key winning.
 
         Args:
-            latest: offsets by key; long keys by their digest.
-            max_keys: stop when so many are in it.
-            first_offset: skip the records below.
+            latest: Offsets by key; long keys by their digest.
+            max_keys: Stop when so many are in it.
+            first_offset: Skip the records below.
 
         Returns: (offset of the last record that was read or skipped, whether it stopped before the end).
         Raises: CorruptDataError naming the first bad record.
@@ -348,10 +348,10 @@ cdef class RecordBatchReader:
         """Return the records that compaction keeps: the last one of each key, and all after `noted_offset`.
 
         Args:
-            latest: from `note_keys`.
-            noted_offset: up to where it was filled.
-            drops_tombstones: records without a value go, too.
-            base_timestamp: the new batch's; timestamp deltas are made relative to it.
+            latest: From `note_keys`.
+            noted_offset: Up to where it was filled.
+            drops_tombstones: Records without a value go, too.
+            base_timestamp: The new batch's; timestamp deltas are made relative to it.
 
         Raises: CorruptDataError naming the first bad record.
         """

@@ -21,8 +21,8 @@ cdef class BatchCompressor:
     """One codec for all batches of a producer.
 
     Args:
-        codec: a compression.Codec.
-        workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
+        codec: A compression.Codec.
+        workers: An object with Executor.map, to compress several batches at a time; None: one after the other.
     """
 
     def __cinit__(self, Accumulator accumulator not None, codec not None, workers=None):

@@ -96,14 +96,14 @@ cdef class Drain:
     """Selection for one producer.
 
     Args:
-        linger_ms: how long a batch that is not full may wait.
-        max_request_bytes: most bytes of batches in one request, unless a single batch is larger.
-        is_idempotent: number the batches; nothing goes out until set_producer().
-        mutes: keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
-        codec: a compression.Codec, or None.
-        workers: an object with Executor.map, to compress several batches at a time; None: one after the other.
-        is_adaptive: records without a key go rather to partitions whose queues are short (KIP-794).
-        availability_timeout_ms: records without a key avoid a node that could not be sent to for this long; 0: never.
+        linger_ms: How long a batch that is not full may wait.
+        max_request_bytes: Most bytes of batches in one request, unless a single batch is larger.
+        is_idempotent: Number the batches; nothing goes out until set_producer().
+        mutes: Keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
+        codec: A compression.Codec, or None.
+        workers: An object with Executor.map, to compress several batches at a time; None: one after the other.
+        is_adaptive: Records without a key go rather to partitions whose queues are short (KIP-794).
+        availability_timeout_ms: Records without a key avoid a node that could not be sent to for this long; 0: never.
     """
 
     def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,

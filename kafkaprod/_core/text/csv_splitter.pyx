@@ -131,7 +131,7 @@ def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t
     max_row_bytes from the row's beginning or before the text ends. It then consists of its first line only, and the next
     line begins a row.
     Args:
-        data: buffer of less than 2 GiB. separator: the byte between fields. quote: -1 for none. is_last: no more text
+        data: Buffer of less than 2 GiB. separator: the byte between fields. quote: -1 for none. is_last: no more text
         follows. max_row_bytes: see above. max_rows: to cut at most.
     Returns: (views of the rows, their number, bytes used, {place of a malformed row: ROW_OPEN_QUOTE or
         ROW_TEXT_AFTER_QUOTE}); the bytes left are the beginning of the next row.

@@ -49,7 +49,7 @@ def split_lines(data not None, char delimiter=10, bint strip_cr=True, bint is_la
     """Cut text at a delimiter.
 
     Args:
-        data: buffer of less than 2 GiB. delimiter: the byte that ends a line. strip_cr: a carriage return before the
+        data: Buffer of less than 2 GiB. delimiter: the byte that ends a line. strip_cr: a carriage return before the
         delimiter is not part of the line. is_last: no more text follows, so that the rest without a delimiter is a line.
     Returns: (views of the lines, their number, bytes used); the bytes left are the beginning of the next line.
     """

@@ -95,14 +95,14 @@ class Login:
     """The login of one connection.
 
     Args:
-        credentials: users and passwords.
-        takes_tokens: whether OAUTHBEARER is offered, with tokens that have no signature.
-        now_s: seconds since 1970.
+        credentials: Users and passwords.
+        takes_tokens: Whether OAUTHBEARER is offered, with tokens that have no signature.
+        now_s: Seconds since 1970.
 
     Attributes:
-        user: who is logged in; None before that.
-        mechanisms: those that are offered.
-        ends_at_s: when the client must have logged in again (KIP-368); None: never.
+        user: Who is logged in; None before that.
+        mechanisms: Those that are offered.
+        ends_at_s: When the client must have logged in again (KIP-368); None: never.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Login:
         """SaslAuthenticate: answer the client's message.
 
         Raises:
-            AuthenticationError: refused; close the connection.
+            AuthenticationError: Refused; close the connection.
         """
         if self._exchange is None:
             raise AuthenticationError("no mechanism was agreed on")

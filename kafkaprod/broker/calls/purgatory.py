@@ -36,7 +36,7 @@ class Purgatory:
     """See the module docstring.
 
     Args:
-        wakeup: makes the event loop call `run` soon; thread-safe.
+        wakeup: Makes the event loop call `run` soon; thread-safe.
     """
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
@@ -61,9 +61,9 @@ class Purgatory:
         """Let an operation wait until `try_complete` is true, at the latest until `deadline_ms`.
 
         Args:
-            keys: what it waits for.
-            deadline_ms: when it is tried for the last time.
-            try_complete: tries it; the first time before this returns.
+            keys: What it waits for.
+            deadline_ms: When it is tried for the last time.
+            try_complete: Tries it; the first time before this returns.
             note_moved: Informs an operation that looks only at what has moved; called with all keys before the first
                 try.
         """

@@ -31,13 +31,13 @@ class ClientRequest(Generic[RequestT_co]):
     """A decoded request and who sent it.
 
     Attributes:
-        body: the message; views in it belong to this request alone and may be written to.
+        body: The message; views in it belong to this request alone and may be written to.
         version: The version of the API, within the advertised range.
-        client_id: the client's own name; empty if it sends none.
-        client_host: its address.
+        client_id: The client's own name; empty if it sends none.
+        client_host: Its address.
         login: The login of its connection; None where no login is needed.
         endpoint: The endpoint of the listener it came through; None for the broker's first one.
-        is_peer: it came from another process of the cluster, over the cluster's own sockets.
+        is_peer: It came from another process of the cluster, over the cluster's own sockets.
     """
 
     body: RequestT_co
@@ -82,7 +82,7 @@ class Deferred:
     """A response that comes later. Not thread-safe: the thread that runs the handler also completes it.
 
     Attributes:
-        on_abandon: called if the client goes before the completion; set it to release what waits.
+        on_abandon: Called if the client goes before the completion; set it to release what waits.
     """
 
     __slots__ = ("_outcome", "_receiver", "on_abandon")
@@ -108,7 +108,7 @@ class Deferred:
         """Give the outcome.
 
         Raises:
-            IllegalStateError: it was given before.
+            IllegalStateError: It was given before.
         """
         if self._outcome is not None:
             raise IllegalStateError(f"request completed twice: {self._outcome} and {outcome}")

@@ -83,13 +83,13 @@ def run_in_steps(
     """Run the first slice, and have the others run later, each behind the work that waits by then.
 
     Args:
-        steps: the work; two threads never run it at a time.
-        clock: measures the slices.
-        run_later: runs all slices but the first, which ends early before a long step.
-        finish: makes the outcome of what the steps return; on the handler's thread.
-        refuse: makes the answer to an exception after the first slice, of an error code.
-        ends_with_client: end the work at the next yield if the client goes.
-        later_slice_ms: how long each slice but the first may take.
+        steps: The work; two threads never run it at a time.
+        clock: Measures the slices.
+        run_later: Runs all slices but the first, which ends early before a long step.
+        finish: Makes the outcome of what the steps return; on the handler's thread.
+        refuse: Makes the answer to an exception after the first slice, of an error code.
+        ends_with_client: End the work at the next yield if the client goes.
+        later_slice_ms: How long each slice but the first may take.
 
     Returns:
         The outcome, if one slice was enough; else a `Deferred`.
@@ -148,10 +148,10 @@ def run_in_loop_steps(
     """Run all steps in the event loop, a slice a turn: for what belongs to the loop, and for what is short.
 
     Args:
-        broker: has the event loop, in which this is called.
-        steps: the work; it ends with the client.
-        finish: makes the outcome of what the steps return.
-        refuse: makes the answer to an exception after the first slice.
+        broker: Has the event loop, in which this is called.
+        steps: The work; it ends with the client.
+        finish: Makes the outcome of what the steps return.
+        refuse: Makes the answer to an exception after the first slice.
     """
 
     def run_later(work: Callable[[], None], then: Callable[[], None]) -> None:
@@ -168,9 +168,9 @@ def run_in_control_steps(broker: Threads, steps: Steps[ReadyT], refuse: Callable
     """Run the steps of a change on the control thread; they do not end with the client.
 
     Args:
-        broker: has the control thread, on which this is called.
-        steps: the change; what they return is the outcome.
-        refuse: makes the answer to an exception after the first slice.
+        broker: Has the control thread, on which this is called.
+        steps: The change; what they return is the outcome.
+        refuse: Makes the answer to an exception after the first slice.
     """
 
     def run_later(work: Callable[[], None], then: Callable[[], None]) -> None:
@@ -211,10 +211,10 @@ class _Work(Generic[T]):
     """A generator that runs in slices.
 
     Attributes:
-        later_slice_ms: how long each slice but the first may take.
-        results: what it returned, once it has.
-        failure: what it raised after its first slice.
-        is_stopped: its result is not needed any more.
+        later_slice_ms: How long each slice but the first may take.
+        results: What it returned, once it has.
+        failure: What it raised after its first slice.
+        is_stopped: Its result is not needed any more.
     """
 
     def __init__(self, steps: Steps[T], clock: Clock, later_slice_ms: int) -> None:

@@ -134,9 +134,9 @@ class Acls:
         """Take the entries over.
 
         Args:
-            settings: keeps them.
-            super_users: principals that may do everything.
-            allows_if_none: everyone may do everything to resources without entries.
+            settings: Keeps them.
+            super_users: Principals that may do everything.
+            allows_if_none: Everyone may do everything to resources without entries.
         """
         self._settings = settings
         self._super_users = frozenset(super_users)

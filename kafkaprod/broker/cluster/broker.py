@@ -62,10 +62,10 @@ class Broker:
 
     Attributes:
         endpoint: The endpoint of the first listener; set when its socket is bound.
-        endpoints: protocol -> address, of all listeners.
-        api_versions: what ApiVersions announces; set by the router.
-        peer_api_versions: what it announces to other processes of the cluster.
-        post: has a call made by the event loop, from any thread; set by the server.
+        endpoints: Protocol -> address, of all listeners.
+        api_versions: What ApiVersions announces; set by the router.
+        peer_api_versions: What it announces to other processes of the cluster.
+        post: Has a call made by the event loop, from any thread; set by the server.
         standing: What it does by itself, and what with the others of its cluster.
     """
 
@@ -83,20 +83,20 @@ class Broker:
         """Take the data directory over and read what is in it.
 
         Args:
-            config: all options.
+            config: All options.
             clock: Measures all times.
-            purgatory: holds requests that wait for data.
-            run_blocking: runs a call on a thread that may block.
-            run_control: runs a call on the control thread, after those before it.
-            run_long: runs a call on the thread for long calculations, after those before it.
-            endpoints: protocol -> address, of the listeners that are open; None for what the options say.
-            make_standing: makes its standing in its cluster.
+            purgatory: Holds requests that wait for data.
+            run_blocking: Runs a call on a thread that may block.
+            run_control: Runs a call on the control thread, after those before it.
+            run_long: Runs a call on the thread for long calculations, after those before it.
+            endpoints: Protocol -> address, of the listeners that are open; None for what the options say.
+            make_standing: Makes its standing in its cluster.
 
         Raises:
-            DirectoryLockedError: another broker uses the directory.
-            ConfigError: it belongs to another broker or cluster.
-            CorruptDataError: one of its small files is damaged.
-            OSError: it cannot be read or written.
+            DirectoryLockedError: Another broker uses the directory.
+            ConfigError: It belongs to another broker or cluster.
+            CorruptDataError: One of its small files is damaged.
+            OSError: It cannot be read or written.
         """
         self.config = self._given_config = config
         self.clock = clock

@@ -37,11 +37,11 @@ class BrokerOption:
     """One option.
 
     Attributes:
-        option: type and bounds.
-        place: section of BrokerConfig, empty for its own fields, and field; None if the broker has no use for it.
-        default: shown where there is no place.
-        is_dynamic: clients may change it while the broker runs.
-        unit_ms: what the value counts, where the field counts ms.
+        option: Type and bounds.
+        place: Section of BrokerConfig, empty for its own fields, and field; None if the broker has no use for it.
+        default: Shown where there is no place.
+        is_dynamic: Clients may change it while the broker runs.
+        unit_ms: What the value counts, where the field counts ms.
     """
 
     option: OptionType

@@ -62,8 +62,8 @@ class _Stored(NamedTuple):
 
     Attributes:
         section: The section of the settings.
-        source: number of the source in DescribeConfigs.
-        options: name -> type and default.
+        source: Number of the source in DescribeConfigs.
+        options: Name -> type and default.
     """
 
     section: str
@@ -96,8 +96,8 @@ class Entry(NamedTuple):
     """One option as DescribeConfigs shows it.
 
     Attributes:
-        source: where the value comes from.
-        kind: number of its type.
+        source: Where the value comes from.
+        kind: Number of its type.
         synonyms: (name, value, source) of all places that could set it and do, the one that counts first.
     """
 

@@ -26,8 +26,8 @@ class Maintenance:
     """See the module docstring.
 
     Args:
-        broker: whose logs.
-        submit_control: runs a call on the control thread, which owns the offsets.
+        broker: Whose logs.
+        submit_control: Runs a call on the control thread, which owns the offsets.
     """
 
     def __init__(self, broker: Broker, submit_control: Callable[[Callable[[], None]], None]) -> None:

@@ -30,9 +30,9 @@ class OptionType:
     """What values an option may have.
 
     Attributes:
-        kind: number of the type in DescribeConfigs.
-        low, high: bounds of a number.
-        choices: the only values of a string, or the only elements of a list; empty if any will do.
+        kind: Number of the type in DescribeConfigs.
+        low, high: Bounds of a number.
+        choices: The only values of a string, or the only elements of a list; empty if any will do.
     """
 
     kind: int

@@ -19,7 +19,7 @@ class ProducerIds:
         """Begin without an id.
 
         Args:
-            on_empty: called when an id is wanted and none is left; may add a block.
+            on_empty: Called when an id is wanted and none is left; may add a block.
         """
         self._on_empty = on_empty
         self._ids: deque[int] = deque()
@@ -37,7 +37,7 @@ class ProducerIds:
         """A fresh id.
 
         Raises:
-            OSError: no block has come yet, or none could be reserved.
+            OSError: No block has come yet, or none could be reserved.
         """
         if not self._ids:
             self._on_empty()

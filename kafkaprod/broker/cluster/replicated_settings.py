@@ -52,7 +52,7 @@ class ReplicatedSettings(Settings):
     """See the module docstring.
 
     Attributes:
-        ask_controller: sends a request to the controller and returns its answer, or None if it gives none. It waits, so
+        ask_controller: Sends a request to the controller and returns its answer, or None if it gives none. It waits, so
             the event loop must not call it.
     """
 

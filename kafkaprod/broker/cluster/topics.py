@@ -55,9 +55,9 @@ class Partition:
     """A partition, as this broker knows it.
 
     Attributes:
-        leader_epoch: grows when the leader changes; clients that know an older one refresh their metadata.
+        leader_epoch: Grows when the leader changes; clients that know an older one refresh their metadata.
         replica: The replica, on a cluster's broker that has one. Without it, the log is the only replica.
-        image: who leads and who is in sync.
+        image: Who leads and who is in sync.
     """
 
     __slots__ = ("_log", "image", "leader_epoch", "replica")
@@ -124,8 +124,8 @@ class TopicTable(ABC):
     """See the module docstring.
 
     Attributes:
-        image: the metadata.
-        ask_controller: sends a request and waits for the answer, None if there is none; not for the event loop.
+        image: The metadata.
+        ask_controller: Sends a request and waits for the answer, None if there is none; not for the event loop.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class TopicTable(ABC):
         """Make an empty table.
 
         Args:
-            log_dir: holds the partitions.
-            image: the metadata.
-            defaults: options of topics without their own.
-            on_advance: called with each partition whose high watermark moved; must not block.
+            log_dir: Holds the partitions.
+            image: The metadata.
+            defaults: Options of topics without their own.
+            on_advance: Called with each partition whose high watermark moved; must not block.
         """
         self.image = image
         self.ask_controller: Callable[[Request], Response | None] = lambda _: None

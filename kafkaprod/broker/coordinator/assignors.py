@@ -21,8 +21,8 @@ class Subscriber(NamedTuple):
     """A member as the assignors see it.
 
     Attributes:
-        topic_ids: existing topics that it wants.
-        current: its target so far.
+        topic_ids: Existing topics that it wants.
+        current: Its target so far.
     """
 
     instance_id: str | None

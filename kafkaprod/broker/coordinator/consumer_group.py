@@ -50,12 +50,12 @@ class ConsumerGroup:
     """See the module docstring.
 
     Attributes:
-        config: may be replaced.
+        config: May be replaced.
         epoch: The epoch of the group.
         target_epoch: The epoch of the targets.
-        members: by id.
-        targets: what each member shall get.
-        timers: deadlines of the members.
+        members: By id.
+        targets: What each member shall get.
+        timers: Deadlines of the members.
     """
 
     def __init__(self, group_id: str, config: ConsumerGroupConfig, match_topics: MatchTopics) -> None:

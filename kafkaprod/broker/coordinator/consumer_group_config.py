@@ -15,13 +15,13 @@ class ConsumerGroupConfig(NamedTuple):
     """The options of a group of the consumer protocol.
 
     Attributes:
-        heartbeat_interval_ms: how often members must send a heartbeat.
-        session_timeout_ms: a member without a heartbeat for this time is removed.
-        max_size: most members.
-        min_heartbeat_interval_ms, max_heartbeat_interval_ms, min_session_timeout_ms, max_session_timeout_ms: bounds of
+        heartbeat_interval_ms: How often members must send a heartbeat.
+        session_timeout_ms: A member without a heartbeat for this time is removed.
+        max_size: Most members.
+        min_heartbeat_interval_ms, max_heartbeat_interval_ms, min_session_timeout_ms, max_session_timeout_ms: Bounds of
             the first two, for the broker and for each group.
-        regex_refresh_interval_ms: how often regular expressions are resolved again.
-        migration_policy: whether groups with members may change their protocol: `bidirectional`, `upgrade` (to the
+        regex_refresh_interval_ms: How often regular expressions are resolved again.
+        migration_policy: Whether groups with members may change their protocol: `bidirectional`, `upgrade` (to the
             consumer protocol), `downgrade` (to the classic one) or `disabled`.
     """
 

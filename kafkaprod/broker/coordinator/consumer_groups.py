@@ -33,8 +33,8 @@ class ConsumerGroups:
     """See the module docstring.
 
     Attributes:
-        max_classic_size: most members of a group that is downgraded.
-        on_downgrade: called with a group that has become a classic one, the time, and whether its
+        max_classic_size: Most members of a group that is downgraded.
+        on_downgrade: Called with a group that has become a classic one, the time, and whether its
             members must join again.
     """
 
@@ -49,10 +49,10 @@ class ConsumerGroups:
         """Make the groups that have records.
 
         Args:
-            config_of: the options of a group.
-            topics: all topics; the same object as long as nothing changes.
+            config_of: The options of a group.
+            topics: All topics; the same object as long as nothing changes.
             records: The records of all groups, as they are written; by group id.
-            write: writes records, all or none; raises BrokerError.
+            write: Writes records, all or none; raises BrokerError.
             now_ms: Measures the timeouts of members.
 
         Raises:
@@ -92,12 +92,12 @@ class ConsumerGroups:
         """ConsumerGroupHeartbeat of a request that `check` has passed. A first join makes the group.
 
         Args:
-            beat: the request.
-            now_ms: the time.
-            upgraded: what a classic group of this id becomes.
+            beat: The request.
+            now_ms: The time.
+            upgraded: What a classic group of this id becomes.
 
         Raises:
-            RequestRefusedError: see `ConsumerGroup`; GROUP_ID_NOT_FOUND, there is no such group;
+            RequestRefusedError: See `ConsumerGroup`; GROUP_ID_NOT_FOUND, there is no such group;
                 COORDINATOR_NOT_AVAILABLE, the disk refused. Nothing was changed.
         """
         group = self._groups.get(beat.group_id)
@@ -259,8 +259,8 @@ def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
     """Refuse a heartbeat that can be in no group.
 
     Args:
-        beat: the request.
-        has_own_id: clients make their member ids (KIP-1082).
+        beat: The request.
+        has_own_id: Clients make their member ids (KIP-1082).
 
     Raises:
         RequestRefusedError: INVALID_REQUEST, or UNSUPPORTED_ASSIGNOR for an unknown assignor.

@@ -45,7 +45,7 @@ class ClassicMetadata(NamedTuple):
     """What a member that uses the classic protocol brought with its JoinGroup.
 
     Attributes:
-        protocols: name and metadata, the most preferred first.
+        protocols: Name and metadata, the most preferred first.
     """
 
     session_timeout_ms: int
@@ -62,9 +62,9 @@ class ConsumerHeartbeat(NamedTuple):
 
     Attributes:
         member_epoch: 0 joins, -1 leaves, -2 leaves for a restart as a static member.
-        owned: the partitions that the member holds.
+        owned: The partitions that the member holds.
         classic: The arguments of a JoinGroup request; None for the consumer protocol.
-        may_see: whether a regular expression of the member may match a topic: the client may describe it.
+        may_see: Whether a regular expression of the member may match a topic: the client may describe it.
     """
 
     group_id: str
@@ -95,10 +95,10 @@ class ConsumerMember:
 
     Attributes:
         epoch: The epoch of the assignment it has; -2 while a static member is away.
-        previous_epoch: the one before; accepted once more, since the answer with the new one may be lost.
-        assigned: what it may use.
-        revoking: what it still holds and must give up.
-        classic: set if it uses the classic protocol.
+        previous_epoch: The one before; accepted once more, since the answer with the new one may be lost.
+        assigned: What it may use.
+        revoking: What it still holds and must give up.
+        classic: Set if it uses the classic protocol.
     """
 
     member_id: str
@@ -157,10 +157,10 @@ class ConsumerMember:
         """Return the member one step nearer to its target.
 
         Args:
-            target_epoch: epoch of the target.
-            target: what it shall have in the end.
-            owned: what it says that it holds; None if it does not say.
-            is_free: whether no other member holds a partition.
+            target_epoch: Epoch of the target.
+            target: What it shall have in the end.
+            owned: What it says that it holds; None if it does not say.
+            is_free: Whether no other member holds a partition.
         """
         if self.is_reconciled(target_epoch):
             return self

@@ -57,12 +57,12 @@ class Group:
     """See the module docstring.
 
     Attributes:
-        config: limits and times; may be replaced.
-        generation_id: counts rebalances.
-        protocol_type: what the members are ("consumer"), or were: it outlives the last one. None before the first one.
-        protocol_name: the assignor all members agreed on, None outside a generation.
-        members: by id, in the order they came; those of `roster`.
-        save: makes the group durable before members are answered; returns the error that they get if that fails.
+        config: Limits and times; may be replaced.
+        generation_id: Counts rebalances.
+        protocol_type: What the members are ("consumer"), or were: it outlives the last one. None before the first one.
+        protocol_name: The assignor all members agreed on, None outside a generation.
+        members: By id, in the order they came; those of `roster`.
+        save: Makes the group durable before members are answered; returns the error that they get if that fails.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, new_uuid: Callable[[], object] = uuid.uuid4) -> None:

@@ -38,9 +38,9 @@ class GroupCoordinator:
 
     Args:
         config: The configuration of the classic groups.
-        has_offsets: whether offsets are committed for a group id; such a group outlives its members.
-        consumers: the groups of the consumer protocol.
-        saved: the classic groups that are written; they are taken over.
+        has_offsets: Whether offsets are committed for a group id; such a group outlives its members.
+        consumers: The groups of the consumer protocol.
+        saved: The classic groups that are written; they are taken over.
         now_ms: Measures the sessions of their members.
     """
 

@@ -24,10 +24,10 @@ class GroupMembers:
     """See the module docstring.
 
     Attributes:
-        by_id: the members, in the order they came.
-        static_ids: instance id -> member id.
-        pending_ids: ids given out and not used yet -> their deadline.
-        leader_id: the member that assigns; None if there is none.
+        by_id: The members, in the order they came.
+        static_ids: Instance id -> member id.
+        pending_ids: Ids given out and not used yet -> their deadline.
+        leader_id: The member that assigns; None if there is none.
     """
 
     def __init__(self) -> None:

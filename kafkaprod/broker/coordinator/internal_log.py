@@ -78,7 +78,7 @@ class InternalLog:
 
         Args:
             log: None if there is none yet.
-            make_log: makes it, at the first append.
+            make_log: Makes it, at the first append.
         """
         self._log = log
         self._make_log = make_log
@@ -88,7 +88,7 @@ class InternalLog:
 
         Raises:
             LogError: CORRUPT_MESSAGE, the log is damaged.
-            CorruptDataError: a record or marker of it is.
+            CorruptDataError: A record or marker of it is.
         """
         log = self._log
         offset = 0 if log is None else log.log_start_offset
@@ -109,12 +109,12 @@ class InternalLog:
         """Append records and commit them; return the offset of the first one.
 
         Args:
-            records: in order; more than fit into one batch become several.
-            now_ms: wall time.
-            writer: the producer in whose transaction they are.
+            records: In order; more than fit into one batch become several.
+            now_ms: Wall time.
+            writer: The producer in whose transaction they are.
 
         Raises:
-            LogError: the log takes no appends; a part may be in it.
+            LogError: The log takes no appends; a part may be in it.
         """
         first_offset, end_offset = self._append(records, now_ms, writer)
         if self._log is not None and end_offset > first_offset:
@@ -129,11 +129,11 @@ class InternalLog:
         """Write the present state to the end of the log and drop all that was before; return the new first offset.
 
         Args:
-            parts: the state: records and the transaction they are in.
-            now_ms: wall time.
+            parts: The state: records and the transaction they are in.
+            now_ms: Wall time.
 
         Raises:
-            LogError: the log takes no appends; it is as it was, or longer.
+            LogError: The log takes no appends; it is as it was, or longer.
         """
         log = self._log
         if log is None:

@@ -10,9 +10,9 @@ class JoinPhase:
     delay, and again while new members come, up to the rebalance timeout in all (KIP-134).
 
     Attributes:
-        deadline_ms: when to call `is_over` next.
-        is_initial: the group was empty: all being there does not end the wait.
-        has_new_member: one has come since the delay began.
+        deadline_ms: When to call `is_over` next.
+        is_initial: The group was empty: all being there does not end the wait.
+        has_new_member: One has come since the delay began.
     """
 
     def __init__(self, initial_delay_ms: int | None, now_ms: int, rebalance_timeout_ms: int) -> None:

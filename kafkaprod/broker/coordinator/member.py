@@ -15,11 +15,11 @@ class GroupConfig(NamedTuple):
     """The group options of a broker, under Kafka's names (`group.` left out).
 
     Attributes:
-        min_session_timeout_ms: shortest session timeout that a member may have.
-        max_session_timeout_ms: longest one.
-        initial_rebalance_delay_ms: how long the first join of an empty group waits for others; 0 in tests.
-        max_size: most members of a group.
-        max_metadata_bytes: most metadata of one member, all protocols together.
+        min_session_timeout_ms: Shortest session timeout that a member may have.
+        max_session_timeout_ms: Longest one.
+        initial_rebalance_delay_ms: How long the first join of an empty group waits for others; 0 in tests.
+        max_size: Most members of a group.
+        max_metadata_bytes: Most metadata of one member, all protocols together.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -33,11 +33,11 @@ class JoinAttempt(NamedTuple):
     """A JoinGroup request.
 
     Attributes:
-        member_id: empty for a first join.
+        member_id: Empty for a first join.
         instance_id: The instance id of a static member (KIP-345), else None.
-        protocols: name -> the member's metadata, most preferred first.
-        needs_known_id: a first join is answered with an id and must be repeated with it (v4+, KIP-394).
-        can_skip_assignment: understands SkipAssignment (v9+, KIP-814).
+        protocols: Name -> the member's metadata, most preferred first.
+        needs_known_id: A first join is answered with an id and must be repeated with it (v4+, KIP-394).
+        can_skip_assignment: Understands SkipAssignment (v9+, KIP-814).
     """
 
     member_id: str

@@ -35,9 +35,9 @@ class OffsetLog:
     """See the module docstring.
 
     Attributes:
-        table: what is committed; read it freely, change it through `write` and `end_transaction` only.
-        group_records: group id -> key -> value, of consumer groups; change them through `write_group_records` only.
-        classic_groups: group id -> value, of classic groups; the same.
+        table: What is committed; read it freely, change it through `write` and `end_transaction` only.
+        group_records: Group id -> key -> value, of consumer groups; change them through `write_group_records` only.
+        classic_groups: Group id -> value, of classic groups; the same.
     """
 
     def __init__(self, log: CoordinatorLog | None, make_log: Callable[[], CoordinatorLog]) -> None:
@@ -45,11 +45,11 @@ class OffsetLog:
 
         Args:
             log: None if there is none yet.
-            make_log: makes it, at the first write.
+            make_log: Makes it, at the first write.
 
         Raises:
             LogError: CORRUPT_MESSAGE, the log is damaged.
-            CorruptDataError: a record of it is.
+            CorruptDataError: A record of it is.
         """
         self.table = OffsetTable()
         self.group_records: dict[str, dict[bytes, bytes]] = {}
@@ -66,13 +66,13 @@ class OffsetLog:
         """Make changes durable, then visible; those of a transaction stay pending until it ends.
 
         Args:
-            changes: offsets to set, None to remove one; a transaction removes none.
-            now_ms: by the wall clock.
-            writer: the producer whose transaction the changes are in.
+            changes: Offsets to set, None to remove one; a transaction removes none.
+            now_ms: By the wall clock.
+            writer: The producer whose transaction the changes are in.
 
         Raises:
             RecordsRefusedError: INVALID_PRODUCER_EPOCH, the producer has been fenced; nothing was changed.
-            LogError: the log takes no appends; the table is unchanged.
+            LogError: The log takes no appends; the table is unchanged.
         """
         if not changes:
             return
@@ -86,7 +86,7 @@ class OffsetLog:
         A classic group of which a record of a consumer group comes is removed in the same batch.
 
         Raises:
-            LogError: the log takes no appends; `group_records` and `classic_groups` are unchanged.
+            LogError: The log takes no appends; `group_records` and `classic_groups` are unchanged.
         """
         upgraded = {
             record_key.group_id: None
@@ -109,7 +109,7 @@ class OffsetLog:
         """Rewrite the log if most of it is out of date; return whether that was done.
 
         Raises:
-            LogError: the log takes no appends; it is as it was, or longer.
+            LogError: The log takes no appends; it is as it was, or longer.
         """
         group_bytes = sum(
             len(key) + len(value) for records in self.group_records.values() for key, value in records.items()

@@ -140,9 +140,9 @@ class OffsetTable:
         """The keys whose time is over: `retention_ms` after the commit and after the group was last seen with members.
 
         Args:
-            active_ids: groups that have members now.
-            since_ms: when this broker started; it cannot know what was before.
-            now_ms: wall time.
+            active_ids: Groups that have members now.
+            since_ms: When this broker started; it cannot know what was before.
+            now_ms: Wall time.
             retention_ms: offsets.retention.minutes, in ms.
         """
         self._last_active_ms = {group: at for group, at in self._last_active_ms.items() if group in self._groups}
@@ -169,7 +169,7 @@ def decode_offset(key: bytes, value: bytes | None) -> tuple[OffsetKey, OffsetCom
     """The change a record makes; None if it is of another kind.
 
     Raises:
-        CorruptDataError: key or value ends early.
+        CorruptDataError: Key or value ends early.
     """
     try:
         (version,) = _INT16.unpack_from(key)

@@ -26,9 +26,9 @@ class SavedGroups:
     """See the module docstring.
 
     Args:
-        saved: the records, group id -> value; `write` changes it.
-        write: writes records, all or none; raises BrokerError.
-        wall_ms: the time by the wall clock.
+        saved: The records, group id -> value; `write` changes it.
+        write: Writes records, all or none; raises BrokerError.
+        wall_ms: The time by the wall clock.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Subscription(NamedTuple):
     """A consumer's metadata in JoinGroup.
 
     Attributes:
-        owned: the partitions it holds.
+        owned: The partitions it holds.
     """
 
     version: int

@@ -79,14 +79,14 @@ class Transaction:
     """One transactional id.
 
     Attributes:
-        previous_producer_id: the one before; a retried EndTxn or InitProducerId may still name it.
-        next_producer_id: takes over when the transaction is complete, as the epochs are used up.
+        previous_producer_id: The one before; a retried EndTxn or InitProducerId may still name it.
+        next_producer_id: Takes over when the transaction is complete, as the epochs are used up.
         epoch: The epoch of the producer; of the markers while the outcome is decided.
-        last_epoch: the one a retried InitProducerId may name. Not in the log.
-        start_ms: when the transaction began, NO_TIME without one.
-        last_update_ms: when the log was last written.
+        last_epoch: The one a retried InitProducerId may name. Not in the log.
+        start_ms: When the transaction began, NO_TIME without one.
+        last_update_ms: When the log was last written.
         client_version: The version of the transaction protocol the open transaction uses, 0 for TV1.
-        is_fence_unwritten: the epoch was raised for a fence whose write failed; the next attempt does not raise it
+        is_fence_unwritten: The epoch was raised for a fence whose write failed; the next attempt does not raise it
             again. Not in the log.
     """
 
@@ -122,8 +122,8 @@ class Transition(NamedTuple):
 
     Attributes:
         error: NONE if it was accepted.
-        after: to be written; None if nothing changes.
-        answer: who the producer is from now on, for InitProducerId and EndTxn 5.
+        after: To be written; None if nothing changes.
+        answer: Who the producer is from now on, for InitProducerId and EndTxn 5.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -149,12 +149,12 @@ def init(
     """InitProducerId: fence the earlier producer and give out the next epoch.
 
     Args:
-        now: the state; one with epoch -1 for an id that is not known yet.
-        given: what the producer believes it is (KIP-360), None if it just started.
+        now: The state; one with epoch -1 for an id that is not known yet.
+        given: What the producer believes it is (KIP-360), None if it just started.
         timeout_ms: The timeout of its transactions; checked by the caller.
-        now_ms: wall time.
+        now_ms: Wall time.
         level: The level of the feature transaction.version.
-        new_producer_id: called when the epochs are used up.
+        new_producer_id: Called when the epochs are used up.
 
     Returns:
         An open transaction is aborted: the transition holds that, with CONCURRENT_TRANSACTIONS, so that the producer
@@ -316,12 +316,12 @@ def end(
     """EndTxn: decide the transaction. The markers are the caller's to write, then `complete`.
 
     Args:
-        now: the state.
-        given: who the producer is.
-        is_commit: or abort.
+        now: The state.
+        given: Who the producer is.
+        is_commit: Or abort.
         client_version: TV2 from EndTxn 5 on, TV1 below.
-        now_ms: wall time.
-        new_producer_id: called when the epochs are used up.
+        now_ms: Wall time.
+        new_producer_id: Called when the epochs are used up.
     """
     table = _table_of_end(now, given, client_version)
     if isinstance(table, ErrorCode):

@@ -43,7 +43,7 @@ class TransactionConfig:
     """Options of the transaction coordinator.
 
     Attributes:
-        version: level of the feature transaction.version, 0 to 2.
+        version: Level of the feature transaction.version, 0 to 2.
         max_timeout_ms: transaction.max.timeout.ms.
         timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
         id_expiration_ms: transactional.id.expiration.ms; ids not used for this time are forgotten.
@@ -76,10 +76,10 @@ class TransactionCoordinator:
 
     Args:
         config: The configuration of all ids.
-        log: their states.
-        new_producer_id: gives out a fresh one; raises OSError if it cannot.
-        markers: writes markers.
-        run_later: see `RunLater`.
+        log: Their states.
+        new_producer_id: Gives out a fresh one; raises OSError if it cannot.
+        markers: Writes markers.
+        run_later: See `RunLater`.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class TransactionCoordinator:
         """Forget ids that were not used for long, and what the log has outgrown.
 
         Raises:
-            LogError: the log takes no appends.
+            LogError: The log takes no appends.
         """
         expiration_ms = self._config.id_expiration_ms
         expired = [key for key, state in self.states.items() if rules.is_expired(state, now_ms, expiration_ms)]

@@ -36,21 +36,21 @@ class TransactionLog:
     """See the module docstring.
 
     Attributes:
-        states: by transactional id; read it freely, change it through `write` and `remove` only.
-        coordinator_epoch: goes into the markers.
+        states: By transactional id; read it freely, change it through `write` and `remove` only.
+        coordinator_epoch: Goes into the markers.
     """
 
     def __init__(self, logs: Sequence[CoordinatorLog], make_log: Callable[[], CoordinatorLog], level: int) -> None:
         """Read the logs.
 
         Args:
-            logs: the partitions in order; empty if there are none yet.
-            make_log: makes the only one, at the first write.
+            logs: The partitions in order; empty if there are none yet.
+            make_log: Makes the only one, at the first write.
             level: The level of the feature transaction.version; decides the format of records.
 
         Raises:
             LogError: CORRUPT_MESSAGE, a log is damaged.
-            CorruptDataError: a record is.
+            CorruptDataError: A record is.
         """
         self.states: dict[str, Transaction] = {}
         self.coordinator_epoch = max((log.latest_epoch for log in logs), default=0)
@@ -67,7 +67,7 @@ class TransactionLog:
         """Make a state durable, then visible.
 
         Raises:
-            LogError: the log takes no appends; the states are unchanged.
+            LogError: The log takes no appends; the states are unchanged.
         """
         record = encode_transaction(after, self._level)
         self._logs[self._partition_of(after.transactional_id)].append([record], after.last_update_ms)
@@ -77,7 +77,7 @@ class TransactionLog:
         """Forget ids. `now_ms` by the wall clock.
 
         Raises:
-            LogError: the log takes no appends; some may be forgotten.
+            LogError: The log takes no appends; some may be forgotten.
         """
         by_partition: dict[int, list[str]] = defaultdict(list)
         for transactional_id in transactional_ids:
@@ -93,7 +93,7 @@ class TransactionLog:
         Only TV2 has an epoch for each transaction, so only its outcomes are certain.
 
         Raises:
-            LogError, CorruptDataError: as when the log was read first.
+            LogError, CorruptDataError: As when the log was read first.
         """
         found: dict[ProducerIdAndEpoch, bool] = {}
         for _, state in self._replay() if producers else ():
@@ -113,7 +113,7 @@ class TransactionLog:
         """Rewrite the logs that are mostly out of date; return whether there was one.
 
         Raises:
-            LogError: a log takes no appends; it is as it was, or longer.
+            LogError: A log takes no appends; it is as it was, or longer.
         """
         is_done = False
         for partition, log in enumerate(self._logs):

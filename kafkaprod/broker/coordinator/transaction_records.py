@@ -86,7 +86,7 @@ def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, Transactio
     """The id a record is about and its state, None if it has expired; None for records of another kind.
 
     Raises:
-        CorruptDataError: key or value is not as this module writes them.
+        CorruptDataError: Key or value is not as this module writes them.
     """
     version, key_reader = _split(key, "key")
     if version != _KEY_VERSION:

@@ -55,11 +55,11 @@ class EmbeddedBroker:
     """See the module docstring. Not thread-safe, except `faults`.
 
     Attributes:
-        listeners: protocol -> `host:port`, of each listener.
+        listeners: Protocol -> `host:port`, of each listener.
         bootstrap_servers: `host:port` for clients, of the first listener. Ports stay the same when it starts
             again.
-        faults: scripts what the broker does wrong; empty after each start.
-        data_dir: where its data is.
+        faults: Scripts what the broker does wrong; empty after each start.
+        data_dir: Where its data is.
     """
 
     def __init__(
@@ -87,34 +87,34 @@ class EmbeddedBroker:
         """Describe what to run; `start` or a `with` statement runs it.
 
         Args:
-            data_dir: kept; None for a temporary one that goes with the broker: in memory (/dev/shm) where that
+            data_dir: Kept; None for a temporary one that goes with the broker: in memory (/dev/shm) where that
                 has 2 GiB free and TMPDIR is not set.
             port: 0 for a free one.
-            listeners: several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
+            listeners: Several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
-            topics: name -> partition count, made at the start if missing.
-            auto_create_topics: create topics that clients request, as Kafka does by default.
+            topics: Name -> partition count, made at the start if missing.
+            auto_create_topics: Create topics that clients request, as Kafka does by default.
             num_partitions: The number of partitions of topics made without a count.
             flush_policy: "each", "interval:<ms>" or "never". In a temporary directory only "each" syncs anything.
             retention_ms: The retention of topics that say nothing else; -1: records stay however old their timestamps
                 are, which brokers with Kafka's default of 7 days look at every 5 minutes.
-            initial_rebalance_delay_ms: how long a new group waits for its first members.
-            transaction_version: level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
+            initial_rebalance_delay_ms: How long a new group waits for its first members.
+            transaction_version: Level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
                 0 or 1 for the one before.
-            transaction_max_timeout_ms: longest transaction timeout a producer may request.
-            transactional_id_expiration_ms: transactional ids that are not used for this time are forgotten.
-            sasl_users: user name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
-            sasl_oauthbearer: clients can log in by OAUTHBEARER, with JSON web tokens that have no signature, a subject
+            transaction_max_timeout_ms: Longest transaction timeout a producer may request.
+            transactional_id_expiration_ms: Transactional ids that are not used for this time are forgotten.
+            sasl_users: User name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
+            sasl_oauthbearer: Clients can log in by OAUTHBEARER, with JSON web tokens that have no signature, a subject
                 and an end, at which they must have logged in again. For tests: anyone can make such a token.
-            tls_files: certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
-            client_metrics: take the metrics that clients push (KIP-714), see `take_client_metrics`. A subscription says
+            tls_files: Certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
+            client_metrics: Take the metrics that clients push (KIP-714), see `take_client_metrics`. A subscription says
                 which: a resource of the type CLIENT_METRICS, as `kafka-client-metrics.sh` makes it.
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
-            options: further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
+            options: Further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
 
         Raises:
-            ConfigError: an argument has a wrong type or value.
+            ConfigError: An argument has a wrong type or value.
         """
         self._options = _checked_options(
             listeners=listeners,
@@ -156,7 +156,7 @@ class EmbeddedBroker:
         """See the class docstring. A broker that is killed or stopped keeps its address.
 
         Raises:
-            IllegalStateError: it was not started, or is closed.
+            IllegalStateError: It was not started, or is closed.
         """
         if not self._host:
             raise IllegalStateError("the embedded broker was not started, or is closed: it has no address")
@@ -172,7 +172,7 @@ class EmbeddedBroker:
         """The process id of the running broker.
 
         Raises:
-            IllegalStateError: it does not run.
+            IllegalStateError: It does not run.
         """
         return self._running().pid
 
@@ -180,8 +180,8 @@ class EmbeddedBroker:
         """Start the process; return when clients can connect.
 
         Raises:
-            EmbeddedBrokerError: it could not start; the message says why.
-            IllegalStateError: it runs already.
+            EmbeddedBrokerError: It could not start; the message says why.
+            IllegalStateError: It runs already.
         """
         self._check_owner()
         if self._process is not None:
@@ -249,7 +249,7 @@ class EmbeddedBroker:
         """Send a line to the process and return its answer (`child`). Thread-safe.
 
         Raises:
-            EmbeddedBrokerError: no answer in time, or an error.
+            EmbeddedBrokerError: No answer in time, or an error.
         """
         answer = exchange(self._running(), self._lock, command, timeout_s, "the embedded broker")
         if "error" in answer:
@@ -260,7 +260,7 @@ class EmbeddedBroker:
         """Return what clients have pushed since the last call, oldest first; the last 1,000 pushes are kept.
 
         Raises:
-            EmbeddedBrokerError: no answer in time.
+            EmbeddedBrokerError: No answer in time.
         """
         return [
             Push(each["client_id"], uuid.UUID(each["instance_id"]), each["is_last"], base64.b64decode(each["metrics"]))

@@ -36,8 +36,8 @@ class Read(NamedTuple):
     """One try at a fetch.
 
     Attributes:
-        bytes_read: size of all records in the response.
-        is_final: waiting would not make it better: an error, or a diverging log.
+        bytes_read: Size of all records in the response.
+        is_final: Waiting would not make it better: an error, or a diverging log.
     """
 
     response: FileResponse
@@ -49,8 +49,8 @@ class Look(NamedTuple):
     """What one partition has for a fetch.
 
     Attributes:
-        data: its part of the response.
-        is_final: as of `Read`.
+        data: Its part of the response.
+        is_final: As of `Read`.
     """
 
     data: PartitionData

@@ -17,10 +17,10 @@ class WaitingFetch:
     """See the module docstring. The event loop owns it.
 
     Args:
-        broker: has the logs and the purgatory.
-        request: what is wanted.
-        wanted: the partitions of the request that have a name.
-        read: reads all of them, for the answer.
+        broker: Has the logs and the purgatory.
+        request: What is wanted.
+        wanted: The partitions of the request that have a name.
+        read: Reads all of them, for the answer.
     """
 
     def __init__(

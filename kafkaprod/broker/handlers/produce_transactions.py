@@ -28,9 +28,9 @@ class Verification:
     """The partitions of a request that need the coordinator, and later its verdict.
 
     Attributes:
-        producers: who writes; more than one in a request is an error.
-        tokens: by partition.
-        errors: the verdict by partition, as the client sees it.
+        producers: Who writes; more than one in a request is an error.
+        tokens: By partition.
+        errors: The verdict by partition, as the client sees it.
     """
 
     producers: set[ProducerIdAndEpoch] = field(default_factory=set)

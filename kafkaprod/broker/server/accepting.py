@@ -68,14 +68,14 @@ class Acceptors:
     """See the module docstring.
 
     Args:
-        acceptors: those of clients.
-        broker: what the sessions serve.
-        admission: decides who gets a place.
-        versions: what is announced, by whether clients have to log in.
+        acceptors: Those of clients.
+        broker: What the sessions serve.
+        admission: Decides who gets a place.
+        versions: What is announced, by whether clients have to log in.
         poller, clock, loop: Those of the server.
 
     Attributes:
-        are_clients_cut: clients are refused (tests).
+        are_clients_cut: Clients are refused (tests).
     """
 
     def __init__(
@@ -184,7 +184,7 @@ def open_acceptors(config: BrokerConfig) -> list[Acceptor]:
     """Bind the sockets of all listeners; nothing is accepted yet.
 
     Raises:
-        OSError: an address cannot be bound; none stays open.
+        OSError: An address cannot be bound; none stays open.
     """
     opened: list[Acceptor] = []
     try:

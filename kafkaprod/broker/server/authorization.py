@@ -54,9 +54,9 @@ class ItemRight(NamedTuple):
     """What each item of a request needs.
 
     Attributes:
-        items: attribute of the body with the items.
-        results: attribute of the response with their outcomes.
-        name: attribute of an item that names the resource; empty if the item is the name.
+        items: Attribute of the body with the items.
+        results: Attribute of the response with their outcomes.
+        name: Attribute of an item that names the resource; empty if the item is the name.
     """
 
     operation: int
@@ -128,7 +128,7 @@ class Authorizer:
     """Decides for one request.
 
     Attributes:
-        request: whose client asks.
+        request: Whose client asks.
     """
 
     def __init__(self, broker: Broker, request: ClientRequest[Any]) -> None:

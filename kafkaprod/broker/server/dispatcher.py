@@ -76,7 +76,7 @@ class _Exchange:
     """One request on its way.
 
     Attributes:
-        encoded: the answer's frame, if it was encoded outside the event loop.
+        encoded: The answer's frame, if it was encoded outside the event loop.
     """
 
     session: Session

@@ -83,12 +83,12 @@ def announced_versions(
     not find version 0 (KAFKA-18659).
 
     Args:
-        has_login: clients have to log in.
-        takes_metrics: clients may push metrics.
+        has_login: Clients have to log in.
+        takes_metrics: Clients may push metrics.
         max_versions: The highest announced versions of some APIs.
 
     Raises:
-        ConfigError: a version of `max_versions` is below the lowest there is.
+        ConfigError: A version of `max_versions` is below the lowest there is.
     """
     handled = HANDLERS.keys() - PEER_APIS
     if not has_login:
@@ -126,7 +126,7 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
     """Run a handler; an exception that it does not handle is answered with -1.
 
     Raises:
-        CloseConnectionError: the handler wants the connection closed.
+        CloseConnectionError: The handler wants the connection closed.
     """
     coordinator = coordinator_of(handler, request.body)
     if coordinator is not None:

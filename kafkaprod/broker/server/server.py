@@ -49,15 +49,15 @@ class BrokerServer:
     """See the module docstring.
 
     Attributes:
-        broker: what the sockets serve.
+        broker: What the sockets serve.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         """Take over the data directory and bind the socket; nothing is accepted before `run`.
 
         Raises:
-            OSError: the directory cannot be used, or (AddressError) the address.
-            KafkaError: as `Broker`.
+            OSError: The directory cannot be used, or (AddressError) the address.
+            KafkaError: As `Broker`.
         """
         has_login = any(listener.has_login for listener in config.all_listeners)
         versions = {

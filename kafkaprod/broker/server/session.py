@@ -44,25 +44,25 @@ class Session:
     """See the module docstring.
 
     Attributes:
-        host: the client's address.
-        is_open: connect and TLS handshake are through.
-        is_closed: the socket is closed; answers that come now go nowhere.
+        host: The client's address.
+        is_open: Connect and TLS handshake are through.
+        is_closed: The socket is closed; answers that come now go nowhere.
         stage: The stage of the request in progress.
-        abandon: releases what its outcome waits for; called if the connection is closed before.
-        waiting: requests behind it.
-        login: how far its login is; None where no login is needed.
+        abandon: Releases what its outcome waits for; called if the connection is closed before.
+        waiting: Requests behind it.
+        login: How far its login is; None where no login is needed.
         endpoint: The endpoint of the listener it came through.
-        is_peer: it comes from another process of the cluster.
-        opened_ms: when it was accepted.
-        last_active_ms: when a request or an answer was last complete.
-        unfinished_since_ms: when the first bytes of an unfinished request came; None if there is none.
-        is_paused: nothing is read because the memory for unfinished requests is used up; kept by the server.
+        is_peer: It comes from another process of the cluster.
+        opened_ms: When it was accepted.
+        last_active_ms: When a request or an answer was last complete.
+        unfinished_since_ms: When the first bytes of an unfinished request came; None if there is none.
+        is_paused: Nothing is read because the memory for unfinished requests is used up; kept by the server.
         incomplete_bytes: The bytes of the request that is not complete.
         in_progress_bytes: The bytes of the request in progress, as long as they are held.
-        watched: what the poller looks for now; kept by the server.
+        watched: What the poller looks for now; kept by the server.
         has_output: bytes wait for the socket.
-        closes_after_answer: the client is refused.
-        send_limit_bytes: close after so many more bytes (fault scripts); None for no limit.
+        closes_after_answer: The client is refused.
+        send_limit_bytes: Close after so many more bytes (fault scripts); None for no limit.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Session:
         """Read once, as much as `scratch` takes; whole requests go to `waiting`. Return False at the end of the stream.
 
         Raises:
-            OSError: the connection failed.
-            KafkaError: the client broke the protocol, or requested a version that is not announced.
+            OSError: The connection failed.
+            KafkaError: The client broke the protocol, or requested a version that is not announced.
         """
         size = self.transport.receive_into(scratch)
         if size is None:
@@ -180,7 +180,7 @@ class Session:
         """Queue the answer to the request in progress; `ranges` are the files behind its stand-ins.
 
         Raises:
-            UnsupportedVersionError, ValueError: the handler set what the version cannot express.
+            UnsupportedVersionError, ValueError: The handler set what the version cannot express.
         """
         self._connection.send_response(request, response)
         self._ranges.extend(ranges)
@@ -201,7 +201,7 @@ class Session:
         """Push output to the socket; return whether all is sent.
 
         Raises:
-            OSError: the connection failed, or a file ended early.
+            OSError: The connection failed, or a file ended early.
         """
         sent_bytes = 0
         while views := self._connection.data_to_send(IOV_MAX):

@@ -11,12 +11,12 @@ def server_context(certificate: str, key: str, client_authority: str | None = No
     """TLS 1.2 or later, with the certificate chain and key in these PEM files.
 
     Args:
-        certificate: path of the chain, the broker's own first.
-        key: path of its private key, without a password.
-        client_authority: path of the authorities of clients' certificates; None: clients need none.
+        certificate: Path of the chain, the broker's own first.
+        key: Path of its private key, without a password.
+        client_authority: Path of the authorities of clients' certificates; None: clients need none.
 
     Raises:
-        ConfigError: a file cannot be read or does not fit.
+        ConfigError: A file cannot be read or does not fit.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -21,7 +21,7 @@ def lock_directory(disk: Disk, directory: str) -> LogFile:
     """Lock a directory for as long as the returned file lives; the system drops the lock of a dead process.
 
     Raises:
-        DirectoryLockedError: another process holds the lock.
+        DirectoryLockedError: Another process holds the lock.
     """
     file = disk.create(os.path.join(directory, LOCK_FILE))
     try:

@@ -177,7 +177,7 @@ def check_owner(path: str) -> None:
     """Refuse a data directory that others can put files into.
 
     Raises:
-        ConfigError: it belongs to another user, or every user may write to it.
+        ConfigError: It belongs to another user, or every user may write to it.
     """
     status = os.stat(path)
     if status.st_uid != os.geteuid():

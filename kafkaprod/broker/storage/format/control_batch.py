@@ -69,7 +69,7 @@ def parse_marker(batch: memoryview, header: BatchHeader) -> EndTransactionMarker
     """Return the marker in a control batch, or None if it ends no transaction (empty, or another type).
 
     Raises:
-        CorruptDataError: key or value is too short.
+        CorruptDataError: Key or value is too short.
     """
     record = next(iterate_records(batch), None)
     if record is None:

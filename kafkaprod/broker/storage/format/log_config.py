@@ -69,10 +69,10 @@ def parse_properties(properties: Mapping[str, str | None], defaults: LogConfig |
 
     Args:
         properties: Kafka's dotted names; names this log has no use for (flush.ms, preallocate ...) are accepted.
-        defaults: the broker's own settings; None for Kafka's.
+        defaults: The broker's own settings; None for Kafka's.
 
     Raises:
-        ConfigError: a value is not a number, or out of range.
+        ConfigError: A value is not a number, or out of range.
     """
     base = defaults or LogConfig()
     values: dict[str, Any] = {field.name: getattr(base, field.name) for field in fields(base)}

@@ -15,11 +15,11 @@ def open_batch(batch: memoryview | bytearray | bytes, max_plain_bytes: int = MAX
     """Return a reader of the batch, whose checksum the caller has checked.
 
     Args:
-        batch: one batch.
-        max_plain_bytes: most bytes of records to decompress.
+        batch: One batch.
+        max_plain_bytes: Most bytes of records to decompress.
 
     Raises:
-        CorruptDataError: the header is damaged.
+        CorruptDataError: The header is damaged.
     """
     return RecordBatchReader(batch, 0, decompress, False, max_plain_bytes)
 
@@ -28,6 +28,6 @@ def iterate_records(batch: memoryview | bytearray | bytes) -> Iterator[Record]:
     """Yield the records of a batch, with their offsets in the log and timestamps in ms.
 
     Raises:
-        CorruptDataError: the batch does not hold exactly `record_count` well-formed records.
+        CorruptDataError: The batch does not hold exactly `record_count` well-formed records.
     """
     return iter(open_batch(batch))

@@ -53,7 +53,7 @@ class IndexFile:
         """Add an entry.
 
         Raises:
-            OSError: the write failed; the entries are unchanged.
+            OSError: The write failed; the entries are unchanged.
         """
         assert self._is_active, f"append to closed index {self.path}"
         write_at(self._disk, self._file(), entry, len(self._entries))

@@ -39,7 +39,7 @@ class TransactionIndex:
         """Add an entry; the file is created by the first.
 
         Raises:
-            OSError: the write failed; the entry is in memory only.
+            OSError: The write failed; the entry is in memory only.
         """
         self.entries.append(aborted)
         file = self._disk.create(self.path)

@@ -68,14 +68,14 @@ def validate_client_batch(
     break a rule are listed.
 
     Args:
-        data: the records field of a produce request for one partition; writable, changed in place.
+        data: The records field of a produce request for one partition; writable, changed in place.
         config: The configuration of the topic.
-        now_ms: wall time.
-        max_bytes_now: most bytes of records to check; None for as many as the rules allow.
+        now_ms: Wall time.
+        max_bytes_now: Most bytes of records to check; None for as many as the rules allow.
 
     Raises:
-        LargeBatchError: there are more of them than `max_bytes_now`.
-        RecordsRefusedError: a rule is broken; only a batch that passed all of them is changed.
+        LargeBatchError: There are more of them than `max_bytes_now`.
+        RecordsRefusedError: A rule is broken; only a batch that passed all of them is changed.
     """
     header = _check_header(data, config)
     if max_bytes_now is not None and len(data) > max_bytes_now:

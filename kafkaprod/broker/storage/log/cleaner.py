@@ -24,7 +24,7 @@ class Cleaner:
         lock: The lock of the partition.
         fence: The fence of the partition; it remembers damage and failures.
         store: The store of the partition, guarded by the lock.
-        should_stop: called for each batch; True ends the work.
+        should_stop: Called for each batch; True ends the work.
     """
 
     def __init__(self, lock: threading.RLock, fence: Fence, store: LogStore, should_stop: Callable[[], bool]) -> None:

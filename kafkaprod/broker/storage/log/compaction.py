@@ -58,12 +58,12 @@ class CompactionPlan:
     """What to compact.
 
     Attributes:
-        segments: closed ones from the start of the log on, those that may be cleaned.
-        dirty_offset: below it each key has one record.
+        segments: Closed ones from the start of the log on, those that may be cleaned.
+        dirty_offset: Below it each key has one record.
         end_offset: The end offset of the last segment.
-        aborted: transactions whose records go, by the id of their producer.
+        aborted: Transactions whose records go, by the id of their producer.
         last_offsets: The last offset of the last batch of each producer, by its id.
-        now_ms: wall time.
+        now_ms: Wall time.
     """
 
     segments: Sequence[Segment]
@@ -100,7 +100,7 @@ class LastOffsets:
     """The last offset of each key in the dirty part.
 
     Attributes:
-        noted_offset: the records after it were not read.
+        noted_offset: The records after it were not read.
     """
 
     noted_offset: int
@@ -110,7 +110,7 @@ class LastOffsets:
         """Read the dirty part.
 
         Raises:
-            CorruptDataError: a batch is damaged.
+            CorruptDataError: A batch is damaged.
             CompactionStoppedError: `should_stop` returned True.
         """
         for segment, end in _with_ends(plan):
@@ -159,9 +159,9 @@ def rewrite_group(
     """Write what stays of some segments to a `.cleaned` file, and sync it; None if nothing changes.
 
     Raises:
-        CorruptDataError: a batch is damaged.
+        CorruptDataError: A batch is damaged.
         CompactionStoppedError: `should_stop` returned True.
-        OSError: the disk refused; the file may be left.
+        OSError: The disk refused; the file may be left.
     """
     base_offset = group[0].base_offset
     scan = start_scan(base_offset, plan.config, is_dense=False)
@@ -202,7 +202,7 @@ def read_batches(segment: Segment, should_stop: Callable[[], bool]) -> Iterator[
     """Yield the batches of a closed segment, checked.
 
     Raises:
-        CorruptDataError: a batch is damaged.
+        CorruptDataError: A batch is damaged.
         CompactionStoppedError: `should_stop` returned True.
     """
     file = open_for_read(segment.path(LOG_SUFFIX))

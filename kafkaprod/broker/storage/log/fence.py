@@ -19,8 +19,8 @@ class Fence:
     """The fence of one partition.
 
     Attributes:
-        reason: why the partition takes no appends; None if it does.
-        recovery_limit: the recovery point may not pass this offset any more; None while nothing has failed.
+        reason: Why the partition takes no appends; None if it does.
+        recovery_limit: The recovery point may not pass this offset any more; None while nothing has failed.
     """
 
     def __init__(self, name: str, synced_offset: Callable[[], int]) -> None:
@@ -47,7 +47,7 @@ class Fence:
         """Run a disk operation; remember its failure, and raise it as the error for the client.
 
         Raises:
-            PartitionFencedError: the operation left the log in doubt; it is fenced.
+            PartitionFencedError: The operation left the log in doubt; it is fenced.
             LogError: KAFKA_STORAGE_ERROR, the operation failed and changed nothing.
         """
         try:
@@ -63,7 +63,7 @@ class Fence:
         """Run a truncation; one that fails half-way fences the log.
 
         Raises:
-            PartitionFencedError: it failed.
+            PartitionFencedError: It failed.
         """
         try:
             return self.guard_write(operation)

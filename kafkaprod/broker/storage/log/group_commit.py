@@ -42,7 +42,7 @@ def interval(interval_ms: int) -> FlushPolicy:
     """Sync every `interval_ms`.
 
     Raises:
-        ConfigError: not positive.
+        ConfigError: Not positive.
     """
     if interval_ms < 1:
         raise ConfigError(f"flush interval of {interval_ms} ms must be at least 1")
@@ -58,7 +58,7 @@ def parse_policy(text: str) -> FlushPolicy:
     """Parse "each", "never" or "interval:<ms>".
 
     Raises:
-        ConfigError: anything else.
+        ConfigError: Anything else.
     """
     name, _, milliseconds = text.partition(":")
     if text == "each":
@@ -104,12 +104,12 @@ class GroupCommit:
         """Return when the data below `offset` is on the disk, or what a truncation has left of it.
 
         Args:
-            offset: must have been appended; it may be cut off again at any time.
-            sync: brings all that is appended when it starts to the disk and returns its end offset; called without
+            offset: Must have been appended; it may be cut off again at any time.
+            sync: Brings all that is appended when it starts to the disk and returns its end offset; called without
             locks.
 
         Raises:
-            PartitionFencedError: a sync failed, now or earlier.
+            PartitionFencedError: A sync failed, now or earlier.
         """
         while True:
             with self._condition:

@@ -31,8 +31,8 @@ class AppendResult(NamedTuple):
     """Where a batch is in the log.
 
     Attributes:
-        log_append_time_ms: the broker's timestamp on LogAppendTime topics, else -1.
-        is_duplicate: the batch was in the log already; nothing was written. It still has to be committed.
+        log_append_time_ms: The broker's timestamp on LogAppendTime topics, else -1.
+        is_duplicate: The batch was in the log already; nothing was written. It still has to be committed.
     """
 
     base_offset: int

@@ -74,8 +74,8 @@ class KnownTopics(NamedTuple):
     """What is known of topics before their partitions are opened.
 
     Attributes:
-        configs: options by topic.
-        ids: ids of topics, for partitions whose own copy a crash has torn.
+        configs: Options by topic.
+        ids: Ids of topics, for partitions whose own copy a crash has torn.
     """
 
     configs: Mapping[str, LogConfig]
@@ -86,9 +86,9 @@ class LogDir:
     """See the module docstring. Make one with `open_log_dir`.
 
     Attributes:
-        path: the directory.
+        path: The directory.
         identity: The identity of the broker that owns it.
-        was_clean: the last broker closed it cleanly.
+        was_clean: The last broker closed it cleanly.
     """
 
     def __init__(
@@ -141,14 +141,14 @@ class LogDir:
         """Make an empty partition; one that exists is returned as it is. Only after `sync` a crash cannot undo it.
 
         Args:
-            topic_partition: the partition.
+            topic_partition: The partition.
             topic_id: The id of its topic.
-            config: options; None for the defaults.
-            is_id_saved: the id is on the disk, and is among the `KnownTopics` of the next start: the partition's own
+            config: Options; None for the defaults.
+            is_id_saved: The id is on the disk, and is among the `KnownTopics` of the next start: the partition's own
                 copy of it need not be synced, which takes most of the time of a partition.
 
         Raises:
-            CorruptDataError: the topic exists with another id.
+            CorruptDataError: The topic exists with another id.
             LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
         """
         with self._lock:
@@ -174,7 +174,7 @@ class LogDir:
         """Open a partition before all others, or make it; to be called by `find_topics` of `open_log_dir`.
 
         Raises:
-            OSError, LogError: the disk refused.
+            OSError, LogError: The disk refused.
         """
         if not is_directory(os.path.join(self.path, directory_name(topic_partition))):
             return self.create(topic_partition, topic_id, config, is_id_saved=True)
@@ -404,17 +404,17 @@ def open_log_dir(
     """Take over a data directory, making it if it is missing, and recover all partitions in it.
 
     Args:
-        path: the directory; made with mode 0700, and those above it by the umask.
-        environment: shared by all logs.
+        path: The directory; made with mode 0700, and those above it by the umask.
+        environment: Shared by all logs.
         node_id: This broker's id.
-        cluster_id: must match the directory's; None takes the directory's, or a random one.
-        defaults: options of topics without their own.
-        find_topics: called when the directory is locked and its checkpoints are read; may use `open_first`.
+        cluster_id: Must match the directory's; None takes the directory's, or a random one.
+        defaults: Options of topics without their own.
+        find_topics: Called when the directory is locked and its checkpoints are read; may use `open_first`.
 
     Raises:
-        DirectoryLockedError: another broker uses it.
-        ConfigError: it belongs to another broker, cluster or user, or every user may write to it.
-        OSError: it cannot be read or written.
+        DirectoryLockedError: Another broker uses it.
+        ConfigError: It belongs to another broker, cluster or user, or every user may write to it.
+        OSError: It cannot be read or written.
     """
     path = os.path.realpath(path)
     if not os.path.isdir(path):

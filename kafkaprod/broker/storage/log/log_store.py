@@ -61,10 +61,10 @@ class LogStore:
     """Segments, producer state, leader epochs and bounds of one partition.
 
     Attributes:
-        log_start_offset: the first offset that can be read.
-        log_end_offset: the offset the next record gets.
-        damage: set if the log ends before damaged bytes; it must not be written to.
-        cleaned_to: below it compaction left one record of each key; None if the log was never compacted.
+        log_start_offset: The first offset that can be read.
+        log_end_offset: The offset the next record gets.
+        damage: Set if the log ends before damaged bytes; it must not be written to.
+        cleaned_to: Below it compaction left one record of each key; None if the log was never compacted.
     """
 
     def __init__(self, directory: str, config: LogConfig, environment: LogEnvironment, recovery: Recovery) -> None:
@@ -90,8 +90,8 @@ class LogStore:
         """Append a batch that has its offset and epoch, rolling first if it is time.
 
         Raises:
-            OSError: nothing was written.
-            PartitionFencedError: a part was written and could not be removed.
+            OSError: Nothing was written.
+            PartitionFencedError: A part was written and could not be removed.
         """
         active, now_ms = self.segments.active, self.environment.clock.wall_ms()
         if active.should_roll(self._config, len(batch), header.last_offset, header.max_timestamp, now_ms):
@@ -106,7 +106,7 @@ class LogStore:
         """Begin a segment; the old one has been synced.
 
         Raises:
-            OSError: the old segment stays active.
+            OSError: The old segment stays active.
         """
         self.segments.roll(base_offset, self.environment.clock.wall_ms())
         self._write_snapshot(base_offset)
@@ -115,7 +115,7 @@ class LogStore:
         """Drop all records at or above `offset`, with the whole batch that holds it.
 
         Raises:
-            OSError: run recovery again.
+            OSError: Run recovery again.
         """
         if offset >= self.log_end_offset:
             return
@@ -137,7 +137,7 @@ class LogStore:
         """Drop all records; the log continues, empty, at `offset`.
 
         Raises:
-            OSError: run recovery again.
+            OSError: Run recovery again.
         """
         self.segments.close()
         for segment in reversed(self.segments.all):
@@ -151,7 +151,7 @@ class LogStore:
         """Delete what is past retention; return how many segments went.
 
         Raises:
-            OSError: some may be left.
+            OSError: Some may be left.
         """
         every = self.segments.all
         count = count_expired(
@@ -177,8 +177,8 @@ class LogStore:
         """Return what to compact now, None if nothing is due.
 
         Args:
-            stable_offset: records at or above it stay as they are: open transactions, not replicated.
-            is_forced: compact whatever is dirty.
+            stable_offset: Records at or above it stay as they are: open transactions, not replicated.
+            is_forced: Compact whatever is dirty.
         """
         config, now_ms = self._config, self.environment.clock.wall_ms()
         every = self.segments.all
@@ -214,7 +214,7 @@ class LogStore:
         elsewhere.
 
         Raises:
-            OSError: the old file stays.
+            OSError: The old file stays.
         """
         offset = min(offset, self.log_end_offset)  # the log may have been cut meanwhile
         replace_file_durably(self._disk, self._path(COMPACTION), f"0\n{offset}\n".encode())
@@ -225,8 +225,8 @@ class LogStore:
         """Put a compacted segment in the place of others.
 
         Raises:
-            CompactionStoppedError: they are not in the log any more; nothing was changed.
-            PartitionFencedError: the disk failed half-way; the next start completes it.
+            CompactionStoppedError: They are not in the log any more; nothing was changed.
+            PartitionFencedError: The disk failed half-way; the next start completes it.
         """
         every = self.segments.all
         if any(segment not in every for segment in group):
@@ -251,7 +251,7 @@ class LogStore:
         """Write the leader epochs, durably: after a clean shutdown they are not derived again.
 
         Raises:
-            OSError: the old file stays.
+            OSError: The old file stays.
         """
         replace_file_durably(self._disk, self._path(LEADER_EPOCHS), encode_epochs(self.epochs.entries))
 
@@ -259,7 +259,7 @@ class LogStore:
         """Write the checksums of the closed segments' indexes.
 
         Raises:
-            OSError: the old file stays; indexes it does not cover are rebuilt when used.
+            OSError: The old file stays; indexes it does not cover are rebuilt when used.
         """
         checksums = self.segments.checksums()
         if checksums != self._written_checksums:
@@ -270,7 +270,7 @@ class LogStore:
         """Leave the files as a clean shutdown needs them; the data has been synced.
 
         Raises:
-            OSError: the next start has to check the log.
+            OSError: The next start has to check the log.
         """
         self.segments.close()
         self._write_snapshot(self.log_end_offset)
@@ -314,7 +314,7 @@ class LogStore:
         """Note, durably, that records from `offset` on belong to a leader epoch.
 
         Raises:
-            OSError: nothing was changed.
+            OSError: Nothing was changed.
         """
         before = self.epochs.entries.copy()
         if not self.epochs.assign(epoch, offset):
@@ -373,7 +373,7 @@ def open_store(
     """Recover a partition directory; see `recovery.recover`.
 
     Raises:
-        OSError: the files could not be read or repaired.
+        OSError: The files could not be read or repaired.
     """
     recovery = _recover(directory, config, environment.disk, is_clean, recovery_point, log_start_offset)
     return LogStore(directory, config, environment, recovery)

@@ -49,18 +49,18 @@ class PartitionLog(ReadableLog):
         """Append a client's batch. It is not acknowledged before `commit(result.last_offset + 1)` has returned.
 
         Args:
-            records: one batch, the records field of a produce request; writable: offset, epoch and, where the topic
+            records: One batch, the records field of a produce request; writable: offset, epoch and, where the topic
                 says so, timestamps are set in place.
             leader_epoch: The leader epoch of this broker for the partition, at least `latest_epoch`.
-            guard: the transaction coordinator's answer about a transactional batch.
-            max_bytes_now: most bytes of records to check in this call; None for as many as the rules allow.
+            guard: The transaction coordinator's answer about a transactional batch.
+            max_bytes_now: Most bytes of records to check in this call; None for as many as the rules allow.
 
         Raises:
-            LargeBatchError: there are more of them than `max_bytes_now`; nothing was done.
-            RecordsRefusedError: the batch breaks a rule; nothing was written.
-            PartitionFencedError: the partition takes no appends.
+            LargeBatchError: There are more of them than `max_bytes_now`; nothing was done.
+            RecordsRefusedError: The batch breaks a rule; nothing was written.
+            PartitionFencedError: The partition takes no appends.
             LogError: KAFKA_STORAGE_ERROR, the disk refused the write; nothing of it stays.
-            IllegalStateError: the leader epoch is older than the log's.
+            IllegalStateError: The leader epoch is older than the log's.
         """
         now_ms = self._environment.clock.wall_ms()
         valid = validate_client_batch(memoryview(records), self.config, now_ms, max_bytes_now)
@@ -72,7 +72,7 @@ class PartitionLog(ReadableLog):
 
         Raises:
             RecordsRefusedError: INVALID_PRODUCER_EPOCH, the batch has a stale producer epoch.
-            PartitionFencedError, LogError: as `append`.
+            PartitionFencedError, LogError: As `append`.
         """
         return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch))
 
@@ -89,7 +89,7 @@ class PartitionLog(ReadableLog):
         Raises:
             RecordsRefusedError: INVALID_PRODUCER_EPOCH (stale epoch), TRANSACTION_COORDINATOR_FENCED (the coordinator
                 has been replaced).
-            PartitionFencedError, LogError: as `append`.
+            PartitionFencedError, LogError: As `append`.
         """
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._environment.clock.wall_ms()))
         return self._append(
@@ -104,7 +104,7 @@ class PartitionLog(ReadableLog):
         Raises:
             RecordsRefusedError: CORRUPT_MESSAGE, a batch is damaged or does not follow the log's end; those before it
                 are in the log.
-            PartitionFencedError, LogError: as `append`.
+            PartitionFencedError, LogError: As `append`.
         """
         return self._append(lambda: log_appends.append_replicated(self._store, memoryview(records)))
 
@@ -112,7 +112,7 @@ class PartitionLog(ReadableLog):
         """Note that records from the log's end on belong to an epoch, also if none follows (KAFKA-7415).
 
         Raises:
-            PartitionFencedError, LogError: as `append`.
+            PartitionFencedError, LogError: As `append`.
         """
         with self._lock:
             self._fence.check()
@@ -122,7 +122,7 @@ class PartitionLog(ReadableLog):
         """Return when the flush policy allows data below `offset` to be acknowledged. Call it for acks=0 too.
 
         Raises:
-            PartitionFencedError: the sync failed; the data may be lost and must not be acknowledged.
+            PartitionFencedError: The sync failed; the data may be lost and must not be acknowledged.
         """
         if not self._environment.policy.syncs_before_ack:
             return
@@ -132,7 +132,7 @@ class PartitionLog(ReadableLog):
         """Bring the data below `offset` (None: all) to the disk.
 
         Raises:
-            PartitionFencedError: the sync failed, now or earlier.
+            PartitionFencedError: The sync failed, now or earlier.
         """
         try:
             self._commits.wait_for(self._store.log_end_offset if offset is None else offset, self._sync)
@@ -162,7 +162,7 @@ class PartitionLog(ReadableLog):
         """Make `offset` (-1: the high watermark) the log start (DeleteRecords); return the new log start.
 
         Raises:
-            OffsetOutOfRangeError: above the high watermark.
+            OffsetOutOfRangeError: Above the high watermark.
         """
         with self._lock:
             if offset > self.high_watermark or offset < -1:
@@ -194,8 +194,8 @@ class PartitionLog(ReadableLog):
         Appends and reads continue meanwhile.
 
         Args:
-            should_stop: called often; True ends the work early, and what is rewritten so far stays.
-            is_forced: compact whatever is dirty.
+            should_stop: Called often; True ends the work early, and what is rewritten so far stays.
+            is_forced: Compact whatever is dirty.
 
         Raises:
             LogError: CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk refused. The log is as it was,
@@ -212,7 +212,7 @@ class PartitionLog(ReadableLog):
         """Drop the records at or above `offset` (a follower that diverged).
 
         Raises:
-            PartitionFencedError: already fenced, or the disk failed half-way: restart the broker.
+            PartitionFencedError: Already fenced, or the disk failed half-way: restart the broker.
         """
         self._shorten(lambda: self._store.truncate_to(offset))
 
@@ -220,7 +220,7 @@ class PartitionLog(ReadableLog):
         """Drop all records and continue at `offset` (a follower whose log ends below the leader's log start).
 
         Raises:
-            PartitionFencedError: as `truncate_to`.
+            PartitionFencedError: As `truncate_to`.
         """
         self._shorten(lambda: self._store.restart_at(offset))
 
@@ -305,15 +305,15 @@ def open_partition_log(
 
     Args:
         topic_partition: Named in messages.
-        directory: must exist.
+        directory: Must exist.
         config: The configuration of the topic.
         environment: The environment of the broker.
-        is_clean: the last broker closed the directory cleanly.
-        recovery_point: from the checkpoint; data below it need not be read.
-        log_start_offset: from the checkpoint.
+        is_clean: The last broker closed the directory cleanly.
+        recovery_point: From the checkpoint; data below it need not be read.
+        log_start_offset: From the checkpoint.
 
     Raises:
-        OSError: the files could not be read or repaired.
+        OSError: The files could not be read or repaired.
     """
     store = open_store(
         directory,

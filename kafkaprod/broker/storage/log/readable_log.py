@@ -149,14 +149,14 @@ class ReadableLog:
         """Return the batches from the one that contains `offset`, within one segment.
 
         Args:
-            offset: the fetch offset; batches are whole, so records below it may come first.
-            max_bytes: most bytes, but for the first batch.
-            upper_bound: no batch at or above it: the high watermark (None), `last_stable_offset` for read-committed
+            offset: The fetch offset; batches are whole, so records below it may come first.
+            max_bytes: Most bytes, but for the first batch.
+            upper_bound: No batch at or above it: the high watermark (None), `last_stable_offset` for read-committed
                 consumers, `log_end_offset` for replicas.
-            min_one_batch: return the first batch even if it is larger than `max_bytes`.
+            min_one_batch: Return the first batch even if it is larger than `max_bytes`.
 
         Raises:
-            OffsetOutOfRangeError: below the log start or above the log end.
+            OffsetOutOfRangeError: Below the log start or above the log end.
             LogError: CORRUPT_MESSAGE, the batch is damaged; the partition is fenced for appends.
         """
         with self._lock:

@@ -20,12 +20,12 @@ def count_expired(
     """How many of the oldest segments are past retention; the walk ends at the first that is not.
 
     Args:
-        segments: all, oldest first, the last one active.
+        segments: All, oldest first, the last one active.
         config: The configuration of the topic.
-        log_start_offset: nothing below it is needed.
-        log_end_offset: where the active segment ends.
-        high_watermark: a segment that ends above it stays.
-        now_ms: wall time.
+        log_start_offset: Nothing below it is needed.
+        log_end_offset: Where the active segment ends.
+        high_watermark: A segment that ends above it stays.
+        now_ms: Wall time.
         largest_timestamp: The largest timestamp of a segment, in ms; the file's modification time where records have
             none.
     """

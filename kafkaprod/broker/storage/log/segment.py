@@ -101,7 +101,7 @@ class Segment:
         """Open the files for appends, creating what is missing.
 
         Raises:
-            OSError: a file could not be made; the segment stays inactive.
+            OSError: A file could not be made; the segment stays inactive.
         """
         indexes = self.open_indexes(config)
         log_file = self._disk.create(self.path(LOG_SUFFIX))
@@ -154,8 +154,8 @@ class Segment:
         """Write one batch, its offset assigned, at the end of the active segment.
 
         Raises:
-            OSError: the batch could not be written. What was written of it has been cut off again.
-            PartitionFencedError: it could not even be cut off: the file ends in garbage.
+            OSError: The batch could not be written. What was written of it has been cut off again.
+            PartitionFencedError: It could not even be cut off: the file ends in garbage.
         """
         assert self._file is not None, f"append to inactive segment {self.base_offset}"
         try:
@@ -183,7 +183,7 @@ class Segment:
         """Cut the .log file at the batch that contains `offset`; the segment has to be loaded again afterwards.
 
         Raises:
-            OSError: nothing was cut.
+            OSError: Nothing was cut.
         """
         located = self.locate(offset, indexes)
         if located is not None:
@@ -193,7 +193,7 @@ class Segment:
         """Position and header of the first batch whose last offset is at or above `offset`, or None.
 
         Raises:
-            CorruptDataError: a header on the way is damaged.
+            CorruptDataError: A header on the way is damaged.
         """
         for position, header in self.headers(indexes.offsets.lookup(offset)):
             if header.last_offset >= offset:
@@ -206,7 +206,7 @@ class Segment:
         """The batches, in order, that may hold a record at or after both `timestamp` and `min_offset`.
 
         Raises:
-            CorruptDataError: a header on the way is damaged.
+            CorruptDataError: A header on the way is damaged.
         """
         from_offset = max(indexes.times.lookup(timestamp).offset, min_offset)
         for position, header in self.headers(indexes.offsets.lookup(from_offset)):
@@ -217,7 +217,7 @@ class Segment:
         """Position and header of each batch from `start`, an index entry or the segment's start, to the end.
 
         Raises:
-            CorruptDataError: a header cannot be right where it is.
+            CorruptDataError: A header cannot be right where it is.
         """
         file, position = self.file(), start.position
         block, block_at = b"", 0
@@ -245,7 +245,7 @@ class Segment:
         checked now, once: a flipped bit is not served.
 
         Raises:
-            CorruptDataError: the batch at `position` is damaged.
+            CorruptDataError: The batch at `position` is damaged.
         """
         end = min(position + length, self.size_bytes)
         if position < self._checked[0] or end > self._checked[1]:
@@ -297,7 +297,7 @@ class Segment:
         """Bring the .log file to the disk.
 
         Raises:
-            PartitionFencedError: the bytes may be lost; a second call would report success, so there must be none.
+            PartitionFencedError: The bytes may be lost; a second call would report success, so there must be none.
         """
         try:
             self._disk.fdatasync(self.file())

@@ -49,9 +49,9 @@ class ReadResult(NamedTuple):
     """What a read found.
 
     Attributes:
-        records: whole batches, the last one possibly cut; None if there is nothing to read.
+        records: Whole batches, the last one possibly cut; None if there is nothing to read.
         first_offset: The first offset of the first batch in `records`, at or below the requested offset.
-        end_offset: no record in `records` has an offset at or above it; for `aborted_transactions`.
+        end_offset: No record in `records` has an offset at or above it; for `aborted_transactions`.
     """
 
     records: FileSlice | None
@@ -185,7 +185,7 @@ class SegmentList:
         """Sync and close the active segment and begin another at `base_offset`; an empty one is used on.
 
         Raises:
-            OSError: the new segment could not be made; the old one stays active.
+            OSError: The new segment could not be made; the old one stays active.
         """
         old = self.active
         if old.size_bytes == 0 and old.base_offset == base_offset:
@@ -205,7 +205,7 @@ class SegmentList:
         """Delete the files of the `count` oldest segments.
 
         Raises:
-            OSError: a file could not be deleted; its segment and all later ones are still in the list.
+            OSError: A file could not be deleted; its segment and all later ones are still in the list.
         """
         for _ in range(count):
             self._delete(self._segments[0])
@@ -215,7 +215,7 @@ class SegmentList:
         """Delete the files of the newest segment.
 
         Raises:
-            OSError: a file could not be deleted.
+            OSError: A file could not be deleted.
         """
         self._delete(self._segments.pop())
 
@@ -223,7 +223,7 @@ class SegmentList:
         """Put a compacted segment, which is in its `.cleaned` file, in the place of some closed ones.
 
         Raises:
-            OSError: some files may be exchanged; the next start completes it.
+            OSError: Some files may be exchanged; the next start completes it.
         """
         first = group[0]
         position = self._segments.index(first)

@@ -19,8 +19,8 @@ class Watermark:
     """The high watermark of one partition and the listeners to its changes.
 
     Attributes:
-        rule: what moves it.
-        listeners: called with the new value, under the partition's lock: must not block or call back.
+        rule: What moves it.
+        listeners: Called with the new value, under the partition's lock: must not block or call back.
     """
 
     def __init__(self, offset: int) -> None:

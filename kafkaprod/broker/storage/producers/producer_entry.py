@@ -136,7 +136,7 @@ def parse_snapshot(content: bytes) -> list[ProducerEntry]:
     """Parse a .snapshot file, Kafka's or ours.
 
     Raises:
-        CorruptDataError: too short, another version, or the checksum or a size is wrong.
+        CorruptDataError: Too short, another version, or the checksum or a size is wrong.
     """
     if len(content) < _PREFIX.size + _COUNT.size:
         raise CorruptDataError(f"producer snapshot of {len(content)} bytes is too short")

@@ -37,7 +37,7 @@ class VerificationToken:
     Attributes:
         epoch: The epoch of the producer.
         lowest_sequence: The lowest sequence of the batches that wait for the verification; it must be appended first.
-        created_ms: wall time; for expiry.
+        created_ms: Wall time; for expiry.
     """
 
     epoch: int
@@ -97,7 +97,7 @@ class ProducerState:
 
         Args:
             header: The header of the batch.
-            now_ms: wall time.
+            now_ms: Wall time.
         """
         entry = self.producers.get(header.producer_id)
         if entry is not None:
@@ -252,7 +252,7 @@ def load_snapshot(content: bytes) -> ProducerState:
     """The state a .snapshot file holds.
 
     Raises:
-        CorruptDataError: the file does not check.
+        CorruptDataError: The file does not check.
     """
     return _from_entries(parse_snapshot(content))
 

@@ -42,7 +42,7 @@ def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint; an empty file has no entries.
 
     Raises:
-        CorruptDataError: malformed, or fewer or more lines than announced.
+        CorruptDataError: Malformed, or fewer or more lines than announced.
     """
     found = {}
     for line in _parse_lines(content, 3):
@@ -59,7 +59,7 @@ def parse_epochs(content: bytes) -> list[EpochStart]:
     """Parse a leader-epoch-checkpoint.
 
     Raises:
-        CorruptDataError: malformed, or epochs or offsets do not increase.
+        CorruptDataError: Malformed, or epochs or offsets do not increase.
     """
     entries = [EpochStart(_number(line[0]), _number(line[1])) for line in _parse_lines(content, 2)]
     for earlier, later in pairwise(entries):
@@ -77,7 +77,7 @@ def parse_index_checksums(content: bytes) -> dict[int, IndexChecksums]:
     """Parse index checksums.
 
     Raises:
-        CorruptDataError: malformed.
+        CorruptDataError: Malformed.
     """
     return {_number(line[0]): IndexChecksums(*map(_number, line[1:])) for line in _parse_lines(content, 5)}
 
@@ -91,7 +91,7 @@ def parse_properties_file(content: bytes) -> dict[str, str]:
     """Parse a Java properties file without escapes; comments and blank lines are skipped.
 
     Raises:
-        CorruptDataError: a line has no '=' or the text is not UTF-8.
+        CorruptDataError: A line has no '=' or the text is not UTF-8.
     """
     found = {}
     for line in _decode(content).splitlines():
@@ -113,7 +113,7 @@ def parse_partition_metadata(content: bytes) -> uuid.UUID:
     """Parse partition.metadata.
 
     Raises:
-        CorruptDataError: malformed.
+        CorruptDataError: Malformed.
     """
     lines = _decode(content).splitlines()
     if len(lines) != 2 or lines[0] != "version: 0" or not lines[1].startswith("topic_id: "):
@@ -130,7 +130,7 @@ def decode_uuid(text: str) -> uuid.UUID:
     """The inverse of `encode_uuid`.
 
     Raises:
-        CorruptDataError: not 22 characters of base64.
+        CorruptDataError: Not 22 characters of base64.
     """
     try:
         return uuid.UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))

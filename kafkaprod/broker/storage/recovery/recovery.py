@@ -145,11 +145,11 @@ def recover(
     """Work out the state of a partition.
 
     Args:
-        image: the partition directory.
+        image: The partition directory.
         config: The configuration of the topic.
-        is_clean: the last broker closed the log.
-        recovery_point: data below this offset is known to be on the disk.
-        log_start_offset: the checkpointed one, 0 without a checkpoint.
+        is_clean: The last broker closed the log.
+        recovery_point: Data below this offset is known to be on the disk.
+        log_start_offset: The checkpointed one, 0 without a checkpoint.
     """
     sizes = image.sizes()
     config = _with_gaps(config, sizes)
@@ -175,7 +175,7 @@ def apply_recovery(disk: Disk, directory: str, recovery: Recovery) -> None:
     """Carry out the repairs and make the recovered data durable (KAFKA-10101: nothing may be read and then lost).
 
     Raises:
-        OSError: a repair failed; run recovery again.
+        OSError: A repair failed; run recovery again.
     """
     for name, size in recovery.truncations.items():
         disk.truncate(disk.create(os.path.join(directory, name)), size)
@@ -196,7 +196,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
     name. Indexes are not touched: those of the old file fail their checks and are rebuilt.
 
     Raises:
-        OSError: call it again.
+        OSError: Call it again.
     """
     names = sorted(os.listdir(directory))
     swaps = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]

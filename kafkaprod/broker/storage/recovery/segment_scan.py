@@ -122,11 +122,11 @@ def scan_segment(
     """Continue a scan up to the segment's first invalid byte.
 
     Args:
-        data: the .log file.
-        scan: started or resumed; brought up to date.
-        producers: state at the start of the scan or later; brought up to date.
-        epochs: receives the epochs found; None if they are known.
-        replay_from: the producer state holds the batches below this offset already.
+        data: The .log file.
+        scan: Started or resumed; brought up to date.
+        producers: State at the start of the scan or later; brought up to date.
+        epochs: Receives the epochs found; None if they are known.
+        replay_from: The producer state holds the batches below this offset already.
     """
     epoch = -1
     while True:
@@ -221,7 +221,7 @@ def split_batch(
     left.
 
     Raises:
-        CorruptDataError: the batch is damaged.
+        CorruptDataError: The batch is damaged.
     """
     if len(data) < HEADER_BYTES or parse_header(data).size_bytes > len(data):
         return None
