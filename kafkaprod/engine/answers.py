@@ -19,7 +19,7 @@ from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
 from kafkaprod._core.requests.split import split_batch
-from kafkaprod.engine.delivery_rules import BatchFacts, Verdict, judge, may_be_persisted
+from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import (
@@ -122,7 +122,7 @@ class Answers:
     def refuse(self, request: ProduceRequest, error: KafkaError, now_ms: int) -> None:
         """Fail a request that cannot be sent."""
         for ref in request.refs():
-            self._fail(ref, Failure(ErrorCode.NETWORK_EXCEPTION, error), now_ms)
+            self._fail(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, error), now_ms)
         self.close(request)
 
     def take_back(self, request: ProduceRequest, now_ms: int) -> None:
@@ -144,7 +144,7 @@ class Answers:
             unknown.__cause__ = error
             for ref in request.refs():
                 if not ref.is_done:
-                    self._fail(ref, BatchFailure(NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
+                    self._fail(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
         self.close(request)
 
     def _settle(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
@@ -188,14 +188,14 @@ class Answers:
             logger.error("node %d: %s; the connection is closed and its records are sent again", done.node_id, error)
             self._pool.disconnect(done.node_id, error)
             for ref in open_refs.values():
-                self._apply(ref, Failure(ErrorCode.NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
+                self._apply(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, error, maybe_persisted=True), now_ms)
             return 0
         for key, partition in answers:
             answered = open_refs.pop(key, None)
             if answered is not None:  # a repeated partition: the first one counts
                 self._on_partition(answered, partition, response, now_ms)
         for ref in open_refs.values():  # the broker left it out: treated as no answer
-            self._apply(ref, Failure(ErrorCode.NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
+            self._apply(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
         self._upkeep.apply_metadata()
         return int(response.throttle_time_ms)
 

@@ -65,7 +65,7 @@ def may_be_persisted(code: int) -> bool:
     return code in MAYBE_PERSISTED or code not in _KNOWN
 
 
-def judge(code: int, facts: BatchFacts, retries: int) -> Verdict:
+def judge(code: int, facts: BatchFacts, retries: int) -> BatchVerdict:
     """Decide about a batch for which the answer was `code`, not NONE.
 
     Args:
@@ -74,17 +74,17 @@ def judge(code: int, facts: BatchFacts, retries: int) -> Verdict:
         retries: Most attempts after the first.
     """
     if code == ErrorCode.MESSAGE_TOO_LARGE and facts.record_count > 1:
-        return Verdict.SPLIT
+        return BatchVerdict.SPLIT
     if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Verdict.SUCCEED
+        return BatchVerdict.SUCCEED
     has_tries = facts.attempts < retries
     if facts.has_sequence and has_tries:
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not facts.is_first_outstanding:
-            return Verdict.RETRY
+            return BatchVerdict.RETRY
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and facts.partition_has_gap and not facts.maybe_persisted:
-            return Verdict.RENUMBER
+            return BatchVerdict.RENUMBER
         if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID) and not facts.maybe_persisted:
-            return Verdict.RENUMBER
+            return BatchVerdict.RENUMBER
     if describe(code).retriable and has_tries:
         return BatchVerdict.RETRY
     return BatchVerdict.FAIL

@@ -50,6 +50,6 @@ def test_a_thread_does_not_inherit_a_context_where_python_does() -> None:
 
 def test_the_program_ends_when_its_main_thread_has_ended() -> None:
     assert not is_program_ending()
-    program = "import atexit\nfrom kafkaprod.threads import is_program_ending\natexit.register(lambda: print(is_program_ending()))\n"
+    program = "import atexit, kafkaprod.threads as threads\natexit.register(lambda: print(threads.is_program_ending()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
