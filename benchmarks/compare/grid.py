@@ -40,21 +40,26 @@ GRID = tuple(
 )
 
 
+def grid_groups(cases: Sequence[CaseFigures]) -> Iterator[tuple[str, list[CaseFigures]]]:
+    """A table for each kind of connection, with and without idempotence: their titles and cells."""
+    for group, cells in itertools.groupby(cases, lambda case: case.title.split(", ")[2:]):
+        yield f"{group[0][0].upper()}{group[0][1:]}, {group[1]}", list(cells)
+
+
 def grid_table(cases: Sequence[CaseFigures]) -> Iterator[str]:
     """A row for each cell: what each client reached, and where one of the others is before the best of ours."""
     labels = [peer.label for peer in (*PEERS, BARE_SEND)]
-    yield f"| case | {' | '.join(labels)} | before kafkaprod |"
+    yield f"| case | {' | '.join(labels).replace(' of the same bytes', '')} | before kafkaprod |"
     yield "|---|" + "---:|" * len(labels) + "---|"
     for case in cases:
         measured = {peer.label: peer for peer in case.measured()}
-        cells = [_cell_text(case, measured[label]) if label in measured else "" for label in labels]
-        yield f"| {case.title} | {' | '.join(cells)} | {', '.join(_before_ours(list(measured.values())))} |"
+        cells = [_cell_text(measured[label]) if label in measured else "" for label in labels]
+        title = ", ".join(case.title.split(", ")[:2])
+        yield f"| {title} | {' | '.join(cells)} | {', '.join(_before_ours(list(measured.values())))} |"
 
 
-def _cell_text(case: CaseFigures, peer: PeerFigures) -> str:
-    records_a_second, cost_ns = _of(peer, rate), _of(peer, cpu_ns)
-    bare = case.multiple(peer)
-    return f"{records_a_second / 1e6:.2f} M, {cost_ns:,.0f} ns" + (f", x{bare.median:.1f}" if bare else "")
+def _cell_text(peer: PeerFigures) -> str:
+    return f"{_of(peer, rate) / 1e6:.2f} M, {_of(peer, cpu_ns):,.0f} ns"
 
 
 def _before_ours(peers: Sequence[PeerFigures]) -> Iterator[str]:

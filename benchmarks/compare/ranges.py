@@ -33,14 +33,14 @@ def range_rows(cases: Sequence[CaseFigures]) -> Iterator[list[str]]:
         ]
 
 
-def versions(cases: Sequence[CaseFigures]) -> str:
-    """Each client and the versions that were measured of it."""
+def versions(cases: Sequence[CaseFigures]) -> list[str]:
+    """Each client and the versions that were measured of it, one a line."""
     found: dict[str, set[str]] = {}
     for case in cases:
         for peer in case.measured():
             found.setdefault(peer.label.split(" ")[0], set()).add(peer.version)
     named = {name: sorted(each - {"", "none"}) for name, each in found.items()}
-    return "; ".join(f"{name} {' and '.join(each)}" for name, each in named.items() if each)
+    return [f"- {name} {' and '.join(each)}" for name, each in named.items() if each]
 
 
 def _medians(runs: Sequence[Measured], figure: Callable[[Turn], float]) -> list[float | None]:

@@ -15,28 +15,43 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare.cases import FRANZ_GO, JAVA, OURS, SEND, YARDSTICK
 from benchmarks.compare.chart import chart
 from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, rate
-from benchmarks.compare.grid import PREFIX, grid_table
+from benchmarks.compare.grid import PREFIX, grid_groups, grid_table
 from benchmarks.compare.ranges import HEAD, range_rows, versions
 from benchmarks.far_ends import ROOT
 
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"
-README_CASES = ("table", "not-idempotent")
+README_CASE = "table"
+README_HEAD = ("client", "records/s", "times confluent-kafka", "CPU ns a record")
+README_PEERS = (*OURS, YARDSTICK, JAVA, FRANZ_GO)
 ALL_CASES = ROOT / "docs" / "figures.md"
 ALL_CASES_HEAD = """# Figures
 
-Every case that was compared, with the lowest and highest median of the comparisons named at the end. Ratios are to
-confluent-kafka's `produce()`, turn by turn; "CPU, bare sends" is the CPU time a record as a multiple of sending
-prebuilt requests with the same bytes. `benchmarks/README.md` says how it is measured; this page is written by
+Every case that was compared. A range is the lowest and the highest median of the comparisons named at the end, which
+ran on different hosts. The columns:
+
+- **records/s**: records that arrived in a second, in millions (M).
+- **CPU ns a record**: CPU time of the client's whole process for a record, in nanoseconds. It depends less on what else
+  the machine does than the rate.
+- **rate, times**: the rate as a multiple of confluent-kafka's `produce()`, turn by turn on the same machine.
+- **CPU efficiency, times**: how many times less CPU a record takes than with confluent-kafka's `produce()`,
+  turn by turn.
+- **CPU, bare sends**: CPU time as a multiple of what it takes to send prebuilt requests with the same bytes; 1 is the
+  floor.
+- **MiB**: the most memory that the process had.
+
+`benchmarks/README.md` says how it is measured; this page is written by
 `python -m benchmarks.compare.report benchmarks/results/20*.json --readme`.
 """
 GRID_HEAD = """## Sizes, codecs, TLS, idempotence
 
-Records/s, CPU ns a record and, without compression and TLS, its multiple of the bare send; of the last comparison,
-medians of its turns. Values are random bytes without compression, JSON with it. Behind TLS client and decrypting proxy
-share the two cores: look at the CPU. The last column names who was faster or thriftier than the best way of kafkaprod.
+Each cell: records/s in millions (M), and CPU ns a record; of the last comparison, medians of its turns. "bare send"
+sends prebuilt requests with the same bytes. Values are random bytes without compression, JSON with it. Behind TLS
+client and decrypting proxy share the two cores: look at the CPU. The last column names who was faster or thriftier
+than the best way of kafkaprod.
 """
 BUSY = (
     "**The machine was busy with other work: all rates are low, and clients that need many threads or a warm virtual "
@@ -110,13 +125,37 @@ def machine_sentence(result: Mapping[str, Any]) -> str:
 
 
 def readme_section(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Sequence[CaseFigures]]) -> str:
-    """The README's section between its two markers."""
-    lines = [README_BEGIN]
-    for name in README_CASES:
-        if name in cases:
-            lines += [f"{_title(cases[name])}:", "", *_table(range_rows(cases[name])), ""]
-    lines += [runs_sentence(results), README_END]
+    """The README's section between its two markers: a claim with its condition, the chart, a short table."""
+    rows = {row[0]: row for row in range_rows(cases[README_CASE])}
+    _, rate_text, _, times, *_ = rows[SEND.label]
+    dates = sorted({result["date"] for result in results})
+    hosts = len({result["machine"]["processor"] for result in results})
+    lines = [
+        README_BEGIN,
+        f"`send()` takes **{_rounded(rate_text)} M records a second from Python, {_rounded(times)} times "
+        "confluent-kafka's `produce()`** on the same machine:",
+        "100-byte values, two cores, acks=all, idempotent, every record's arrival checked.",
+        "",
+        f"![records a second by client]({CHART})",
+        "",
+        f"| {' | '.join(README_HEAD)} |",
+        "|---|" + "---:|" * (len(README_HEAD) - 1),
+    ]
+    for label in (peer.label for peer in README_PEERS if peer.label in rows):
+        name, records, cpu, ratio, *_ = rows[label]
+        lines.append(f"| {name} | {records} | {ratio} | {cpu} |")
+    lines += [
+        "",
+        f"Lowest and highest median on {hosts} kinds of processor, {dates[0]} to {dates[-1]}; "
+        "the chart shows the last run.",
+        README_END,
+    ]
     return "\n".join(lines)
+
+
+def _rounded(text: str) -> str:
+    """Turn "4.11-11.40 M" into "4-11"."""
+    return "-".join(dict.fromkeys(f"{float(end):.0f}" for end in text.removesuffix(" M").split("-")))
 
 
 def all_cases_page(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Sequence[CaseFigures]]) -> str:
@@ -127,20 +166,23 @@ def all_cases_page(results: Sequence[Mapping[str, Any]], cases: Mapping[str, Seq
             lines += [f"## {_title(same)}", "", *_table(range_rows(same)), ""]
     cells = [same[-1] for name, same in cases.items() if name.startswith(PREFIX)]
     if cells:
-        lines += [GRID_HEAD, *grid_table(cells), ""]
+        lines.append(GRID_HEAD)
+    for title, group in grid_groups(cells):
+        lines += [f"### {title}", "", *grid_table(group), ""]
     every = [case for same in cases.values() for case in same]
-    return "\n".join([*lines, "## Where and when", "", runs_sentence(results), "", f"Versions: {versions(every)}.", ""])
+    return "\n".join([*lines, "## Where and when", "", *run_lines(results), "", "Versions:", "", *versions(every), ""])
 
 
-def runs_sentence(results: Sequence[Mapping[str, Any]]) -> str:
-    """The comparisons that a range is over."""
-    runs = dict.fromkeys(
-        f"{result['date']}, commit {result['commit']} ({about['processor']}, {about['cores']} cores, Linux "
-        f"{about['kernel']}, Python {about['python']})"
-        for result in results
-        for about in [result["machine"]]
+def run_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The comparisons that a range is over, one a line."""
+    return list(
+        dict.fromkeys(
+            f"- {result['date']}, commit {result['commit']}: {about['processor']}, {about['cores']} cores, Linux "
+            f"{about['kernel']}, Python {about['python']}"
+            for result in results
+            for about in [result["machine"]]
+        )
     )
-    return f"Lowest and highest median of these comparisons: {'; '.join(runs)}."
 
 
 def _title(same: Sequence[CaseFigures]) -> str:

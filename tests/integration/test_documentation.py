@@ -15,7 +15,7 @@ from kafkaprod.engine.wiring import connection_settings
 from tests.kafka.ports import free_ports
 from tests.pages.documentation import PAGES, ROOT, Block, Reader, blocks, follow, unexplained
 
-LONG = {"README.md", "spark.md", "checking.md"}  # sessions of Spark, millions of records
+LONG = {"spark.md", "checking.md"}  # sessions of Spark, millions of records
 FOLLOWED = [page for page in PAGES if any(block.language in ("sh", "python") for block in blocks(page))]
 
 
