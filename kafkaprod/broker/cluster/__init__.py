@@ -1,5 +1,6 @@
 """What the broker knows and decides: topics, leaders, producer ids, upkeep.
 
+authorization           what the ACLs let through of a request: all of it, some items, or nothing
 authorized_operations   the bit sets of authorized operations (KIP-430), for clients that may do everything
 config_resources        options of all kinds of resources, as clients see and alter them
 control                 the control plane: one thread for the handlers of groups, topics, offsets and transactions
@@ -13,7 +14,7 @@ marker_sender           sends the markers of decided transactions to the leaders
 coordinator_log         the log of a coordinator in a cluster, and what waits for its replicas
 nodes                   the brokers and replicas that clients get to know: those in the metadata
 transaction_partitions  adds partitions to a transaction at its coordinator, or asks whether they are in it
-membership              what handlers use of a broker's part in a cluster
+membership              what the parts of a broker in a cluster use of its member
 replicated_topics       the topics of a broker in a cluster, and their replicas
 marker_replication      transaction markers in a cluster: answered when all in-sync replicas have them
 produce_replication     what a produce request with acks=all waits for in a cluster

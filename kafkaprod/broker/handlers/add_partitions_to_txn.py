@@ -9,8 +9,12 @@ others have OPERATION_NOT_ATTEMPTED.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
@@ -126,3 +130,31 @@ def _topic(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitionsToTxn
             for index in topic.partitions
         ],
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Refuse all if the id or one topic is not allowed.
+
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or TOPIC_AUTHORIZATION_FAILED for the topic and OPERATION_NOT_ATTEMPTED for
+    the others.
+    """
+    body = authorizer.request.body
+    is_batched = authorizer.request.version >= 4
+    ids = [item.transactional_id for item in body.transactions] if is_batched else [body.v3_and_below_transactional_id]
+    if not all(authorizer.may(acls.WRITE, TRANSACTIONAL_ID, name) for name in ids):
+        return deny(authorizer.request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    topics = [topic for item in body.transactions for topic in item.topics] if is_batched else body.v3_and_below_topics
+    denied = {topic.name for topic in topics if not authorizer.may(acls.WRITE, TOPIC, topic.name)}
+    if not denied:
+        return call(authorizer.request)
+    response: Any = deny(authorizer.request, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    response.error_code = ErrorCode.NONE
+    results = (
+        [topic for item in response.results_by_transaction for topic in item.topic_results]
+        if is_batched
+        else response.results_by_topic_v3_and_below
+    )
+    for topic in results:
+        for outcome in topic.results_by_partition if topic.name in denied else ():
+            outcome.partition_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return response

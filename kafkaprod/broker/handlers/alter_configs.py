@@ -7,7 +7,8 @@ from functools import partial
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
-from kafkaprod.broker.cluster import config_resources
+from kafkaprod.broker.cluster import acls, config_resources
+from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -21,6 +22,7 @@ from kafkaprod.protocol.messages.alter_configs import (
 API = ApiKey.ALTER_CONFIGS
 LANE = Lane.CONTROL
 MAX_VERSION = 2
+authorize = rule_of_options(acls.ALTER_CONFIGS, "responses")
 
 
 def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> Outcome:

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import GROUP, TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse, show_authorized_operations
 from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
@@ -94,3 +99,17 @@ def _assignment(broker: Broker, assigned: AssignedPartitions) -> Assignment:
             topics.append(TopicPartitions(topic_id=topic_id, topic_name="" if topic is None else topic.name))
         topics[-1].partitions.append(index)
     return Assignment(topic_partitions=[topic for topic in topics if topic.topic_name])
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the groups, then refuse those with assigned topics that may not be described."""
+    right = ItemRight(acls.DESCRIBE, GROUP, "group_ids", "groups", "")
+    response: Any = authorizer.split(call, deny, right)
+    show_authorized_operations(authorizer, response)
+    for group in response.groups:
+        shares = [share for member in group.members for share in (member.assignment, member.target_assignment)]
+        names = {topic.topic_name for share in shares for topic in share.topic_partitions}
+        if not all(authorizer.may(acls.DESCRIBE, TOPIC, name) for name in names):
+            group.error_code, group.members = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+            group.error_message = "The group has described topic(s) that the client is not authorized to describe."
+    return response

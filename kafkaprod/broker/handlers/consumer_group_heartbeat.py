@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import uuid
 from functools import partial
+from typing import Any
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import DESCRIBE, TOPIC, Acls
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
 from kafkaprod.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -95,3 +99,11 @@ def _by_topic(assignment: Assignment) -> list[TopicPartitions]:
     for topic_id, index in sorted(assignment):
         found.setdefault(topic_id, []).append(index)
     return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in found.items()]
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Refuse all if one of the topics that a member names may not be described."""
+    names = authorizer.request.body.subscribed_topic_names or ()
+    if not all(authorizer.may(acls.DESCRIBE, TOPIC, name) for name in names):
+        return deny(authorizer.request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return call(authorizer.request)

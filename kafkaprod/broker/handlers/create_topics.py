@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -27,3 +31,10 @@ def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> Crea
     return CreateTopicsResponse(
         topics=[CreatableTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Create on the cluster is enough for all topics."""
+    if authorizer.may(acls.CREATE, CLUSTER):
+        return call(authorizer.request)
+    return authorizer.split(call, deny, ItemRight(acls.CREATE, TOPIC, "topics", "topics", "name"))

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -79,3 +83,10 @@ def _delete(broker: Broker, wanted: DeleteTopicState) -> Steps[DeletableTopicRes
         code = error.code
         return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=str(error))
     return DeletableTopicResult(name=name, topic_id=topic_id)
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the topics, which older versions name otherwise."""
+    is_named = authorizer.request.version < 6
+    items, name = ("topic_names", "") if is_named else ("topics", "name")
+    return authorizer.split(call, deny, ItemRight(acls.DELETE, TOPIC, items, "responses", name))

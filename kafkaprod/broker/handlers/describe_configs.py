@@ -9,7 +9,8 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster import config_resources
+from kafkaprod.broker.cluster import acls, config_resources
+from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -25,6 +26,7 @@ from kafkaprod.protocol.messages.describe_configs import (
 API = ApiKey.DESCRIBE_CONFIGS
 LANE = Lane.CONTROL
 MAX_VERSION = 4
+authorize = rule_of_options(acls.DESCRIBE_CONFIGS, "results")
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeConfigsRequest]) -> Outcome:

@@ -6,7 +6,12 @@ broker; in a cluster the leader of the internal topic's partition. The first req
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import GROUP, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import ERRORS, Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
@@ -53,3 +58,17 @@ def refuse(request: ClientRequest[FindCoordinatorRequest], error_code: int) -> F
             Coordinator(key=key, node_id=-1, port=-1, error_code=error_code) for key in request.body.coordinator_keys
         ]
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the keys."""
+    body = authorizer.request.body
+    resource_type = {0: GROUP, 1: TRANSACTIONAL_ID}.get(body.key_type)
+    if resource_type is None:
+        return call(authorizer.request)
+    if authorizer.request.version < 4:
+        if not authorizer.may(acls.DESCRIBE, resource_type, body.key):
+            return deny(authorizer.request, ERRORS[resource_type])
+        return call(authorizer.request)
+    right = ItemRight(acls.DESCRIBE, resource_type, "coordinator_keys", "coordinators", "")
+    return authorizer.split(call, deny, right)

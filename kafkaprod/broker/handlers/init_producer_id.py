@@ -7,7 +7,12 @@ Without a transactional id each answer is a fresh id with epoch 0, whatever was 
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
@@ -47,3 +52,14 @@ def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> Ini
 def refuse(request: ClientRequest[InitProducerIdRequest], error_code: int) -> InitProducerIdResponse:
     """Answer the error."""
     return InitProducerIdResponse(error_code=error_code, producer_epoch=-1)
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Without a transactional id, a client must be allowed to write somewhere."""
+    transactional_id = authorizer.request.body.transactional_id
+    if transactional_id is not None:
+        if not authorizer.may(acls.WRITE, TRANSACTIONAL_ID, transactional_id):
+            return deny(authorizer.request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not authorizer.may(acls.IDEMPOTENT_WRITE, CLUSTER) and not authorizer.may_for_any(acls.WRITE, TOPIC):
+        return deny(authorizer.request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return call(authorizer.request)

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, GROUP
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.group import Group
@@ -51,3 +56,11 @@ def _listed(group: Group | ConsumerGroup) -> ListedGroup:
         group_state=group.state.value,
         group_type="classic",
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Leave out the groups that may not be described."""
+    response: Any = call(authorizer.request)
+    if not authorizer.may(acls.DESCRIBE, CLUSTER):
+        response.groups = [group for group in response.groups if authorizer.may(acls.DESCRIBE, GROUP, group.group_id)]
+    return response

@@ -7,8 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator import transaction as transactions
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
@@ -71,3 +75,14 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[transaction
         )
 
     return is_wanted
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Leave out the ids that may not be described."""
+    response: Any = call(authorizer.request)
+    response.transaction_states = [
+        state
+        for state in response.transaction_states
+        if authorizer.may(acls.DESCRIBE, TRANSACTIONAL_ID, state.transactional_id)
+    ]
+    return response

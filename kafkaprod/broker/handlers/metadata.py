@@ -10,8 +10,12 @@ the first hundred new ones get LEADER_NOT_AVAILABLE, and the client asks again.
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse, merged, show_authorized_operations
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
@@ -132,3 +136,37 @@ def _partition(index: int, replicas: Replicas) -> MetadataResponsePartition:
 
 def _failed(name: str | None, error_code: int, topic_id: uuid.UUID | None = None) -> MetadataResponseTopic:
     return MetadataResponseTopic(name=name, error_code=error_code, topic_id=topic_id)
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Show the topics that may be described, and make those that may be made."""
+    body, version = authorizer.request.body, authorizer.request.version
+    if body.topics is None or (version == 0 and not body.topics):
+        response: Any = call(authorizer.request)
+        response.topics = [topic for topic in response.topics if authorizer.may(acls.DESCRIBE, TOPIC, topic.name)]
+        show_authorized_operations(authorizer, response)
+        return response
+    allowed, denied = [], []
+    for topic in body.topics:
+        known = None if topic.topic_id is None else authorizer.broker.topics.by_id(topic.topic_id)
+        name = topic.name if known is None else known.name
+        if name is None or (authorizer.may(acls.DESCRIBE, TOPIC, name) and _may_create(authorizer, name)):
+            allowed.append(topic)
+        elif topic.name is None:  # whoever may not describe it does not learn that the id exists
+            denied.append(MetadataResponseTopic(topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            denied.append(MetadataResponseTopic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    # Version 0 takes an empty list for all topics.
+    response = call(authorizer.with_changes(topics=allowed or ([] if version else None)))
+    if not allowed:
+        response.topics = []
+    show_authorized_operations(authorizer, response)
+    return merged(response, MetadataResponse(topics=denied), "topics")
+
+
+def _may_create(authorizer: Authorizer, name: str) -> bool:
+    broker = authorizer.broker
+    creates = broker.config.auto_create_topics and authorizer.request.body.allow_auto_topic_creation
+    if not creates or broker.topics.get(name) is not None:
+        return True
+    return authorizer.may(acls.CREATE, CLUSTER) or authorizer.may(acls.CREATE, TOPIC, name)

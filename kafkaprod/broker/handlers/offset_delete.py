@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
@@ -65,3 +70,19 @@ def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Offse
 def refuse(request: ClientRequest[OffsetDeleteRequest], error_code: int) -> OffsetDeleteResponse:
     """Answer the error at the top."""
     return OffsetDeleteResponse(error_code=error_code)
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Refuse the topics that may not be read."""
+    topics = authorizer.request.body.topics
+    denied = [topic for topic in topics if not authorizer.may(acls.READ, TOPIC, topic.name)]
+    names = {topic.name for topic in denied}
+    response: Any = call(authorizer.with_changes(topics=[topic for topic in topics if topic.name not in names]))
+    error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for topic in denied if response.error_code == ErrorCode.NONE else ():
+        outcomes = [
+            OffsetDeleteResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
+            for wanted in topic.partitions
+        ]
+        response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=outcomes))
+    return response

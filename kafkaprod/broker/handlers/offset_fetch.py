@@ -11,9 +11,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import GROUP, TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
@@ -169,3 +172,48 @@ def _group_topic(name: str, answers: list[_Answer], topic_id: uuid.UUID | None =
             for answer in answers
         ],
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the groups, then leave out the topics that may not be described."""
+    if authorizer.request.version < 8:
+        if not authorizer.may(acls.DESCRIBE, GROUP, authorizer.request.body.group_id):
+            return deny(authorizer.request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        response: Any = call(authorizer.request)
+        _hide_offsets(authorizer, response, authorizer.request.body)
+        return response
+    right = ItemRight(acls.DESCRIBE, GROUP, "groups", "groups", "group_id")
+    response = authorizer.split(call, deny, right)
+    asked = {group.group_id: group for group in authorizer.request.body.groups}
+    for group in response.groups:
+        _hide_offsets(authorizer, group, asked[group.group_id])
+    return response
+
+
+def _hide_offsets(authorizer: Authorizer, answer: Any, asked: Any) -> None:
+    """Replace the offsets of topics that may not be described by TOPIC_AUTHORIZATION_FAILED.
+
+    An answer with all topics leaves them out.
+    """
+    topics = []
+    for topic in answer.topics:
+        name = authorizer.broker.topics.name_of(topic.name, getattr(topic, "topic_id", None))
+        if name is None or authorizer.may(acls.DESCRIBE, TOPIC, name):
+            topics.append(topic)
+        elif asked.topics is not None:
+            topics.append(_hidden(topic))
+    answer.topics = topics
+
+
+def _hidden(topic: OffsetFetchResponseTopic | OffsetFetchResponseTopics) -> Any:
+    hidden: dict[str, Any] = {
+        "committed_offset": -1,
+        "metadata": "",
+        "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    indexes = [partition.partition_index for partition in topic.partitions]
+    if isinstance(topic, OffsetFetchResponseTopic):
+        old = [OffsetFetchResponsePartition(partition_index=index, **hidden) for index in indexes]
+        return OffsetFetchResponseTopic(name=topic.name, partitions=old)
+    new = [OffsetFetchResponsePartitions(partition_index=index, **hidden) for index in indexes]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=new)

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker import handlers
 from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane, Outcome
+from kafkaprod.broker.cluster.authorization import Special, authorized_call
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import Coordinator
-from kafkaprod.broker.server.authorized_calls import authorized_call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -27,7 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class Handler(Protocol):
-    """The names of a handler's module. The request's type is the module's own."""
+    """The names of a handler's module. The request's type is the module's own.
+
+    Three more are there where they are needed:
+
+        COORDINATED_BY = GROUPS     the coordinator that answers; others refuse, and answers wait for its log's replicas
+        PEERS_ONLY = True           only other processes of the cluster may ask; clients do not learn of it
+        def authorize(authorizer, call, deny)    the ACL rule, if the tables of `cluster.authorization` cannot say it
+    """
 
     API: ApiKey
     LANE: Lane
@@ -61,6 +68,11 @@ COORDINATORS: Final[Mapping[ApiKey, Coordinator]] = {
     api: handler.COORDINATED_BY for api, handler in HANDLERS.items() if hasattr(handler, "COORDINATED_BY")
 }
 """The APIs that a coordinator answers, and which one."""
+
+SPECIAL_RULES: Final[Mapping[ApiKey, Special]] = {
+    api: handler.authorize for api, handler in HANDLERS.items() if hasattr(handler, "authorize")
+}
+"""The APIs whose ACL rule does not fit into a table."""
 
 PEER_APIS: Final = frozenset(api for api, handler in HANDLERS.items() if hasattr(handler, "PEERS_ONLY"))
 """The APIs that only processes of the same cluster use."""
@@ -136,7 +148,8 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
     try:
         if request.is_peer or broker.acls.is_open:
             return handler.handle(broker, request)
-        return authorized_call(broker, request, lambda other: handler.handle(broker, other), handler.refuse)
+        special = SPECIAL_RULES.get(handler.API)
+        return authorized_call(broker, request, lambda other: handler.handle(broker, other), handler.refuse, special)
     except CloseConnectionError:
         raise
     except Exception:

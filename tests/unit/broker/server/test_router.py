@@ -11,7 +11,9 @@ import pytest
 
 from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.server.router import HANDLERS, PEER_APIS, Handler, announced_versions, call
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
+from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
+from kafkaprod.broker.server.router import COORDINATORS, HANDLERS, PEER_APIS, Handler, announced_versions, call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -162,3 +164,20 @@ def test_api_versions_tells_the_table_and_checks_names(tmp_path: Path) -> None:
 def test_each_handler_module_documents_itself() -> None:
     handlers: list[Handler] = list(HANDLERS.values())
     assert all(handler.__doc__ for handler in handlers)
+
+
+def test_coordinators_and_peers_are_those_of_kafka() -> None:
+    topics = {api: coordinator.topic for api, coordinator in COORDINATORS.items()}
+    assert sorted(api for api, topic in topics.items() if topic == TRANSACTIONS_TOPIC) == [
+        *(ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN),
+        *(ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS),
+    ]
+    assert sorted(api for api, topic in topics.items() if topic == OFFSETS_TOPIC) == [
+        *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP),
+        *(ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DELETE_GROUPS),
+        *(ApiKey.OFFSET_DELETE, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+    ]
+    assert [api for api, coordinator in COORDINATORS.items() if coordinator.is_asked_everywhere] == [
+        ApiKey.LIST_TRANSACTIONS
+    ]
+    assert {ApiKey.REPLICATE_METADATA} == PEER_APIS

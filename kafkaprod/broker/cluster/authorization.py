@@ -24,7 +24,7 @@ from kafkaprod.broker.calls.request import (
     Outcome,
     Ready,
 )
-from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster import acls, authorized_operations, config_resources
 from kafkaprod.broker.cluster.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.protocol.api_keys import ApiKey
@@ -38,8 +38,14 @@ ERRORS: Final[Mapping[int, ErrorCode]] = {
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
+_NOT_REQUESTED: Final = -(2**31)  # of authorized operations
+_RESOURCES_OF_OPTIONS: Final = {config_resources.TOPIC: TOPIC, config_resources.GROUP: GROUP}
+
 Handle = Callable[[ClientRequest[Any]], Outcome]
 Refuse = Callable[[ClientRequest[Any], int], Response]
+
+Special = Callable[["Authorizer", Handle, Refuse], Any]
+"""A rule that is the function `authorize` of a handler's module. Returns an Outcome; it may change its API's fields."""
 
 
 class Right(NamedTuple):
@@ -214,3 +220,82 @@ def _merged(ready: Ready, refused: Response, results: str) -> Any:
     response = ready.response if isinstance(ready, FileResponse) else ready
     getattr(response, results).extend(getattr(refused, results))
     return ready
+
+
+def authorized_call(
+    broker: Broker, request: ClientRequest[Any], handle: Handle, refuse: Refuse, special: Special | None
+) -> Outcome:
+    """Handle what the client of a request may do, and refuse the rest.
+
+    Args:
+        broker: Has the ACLs.
+        request: What the client sent.
+        handle: Handles a request.
+        refuse: Refuses one.
+        special: The handler's own rule, None if the tables here say it all.
+
+    Raises:
+        CloseConnectionError: Records of an acks=0 request are refused.
+    """
+    authorizer = Authorizer(broker, request)
+    error_code = authorizer.refusal()
+    if error_code is not ErrorCode.NONE:
+        return refuse(request, error_code)
+    if special is not None:
+        special_outcome: Outcome = special(authorizer, handle, refuse)
+        return special_outcome
+    right = ITEM_RIGHTS.get(request.body.api)
+    outcome = handle(request) if right is None else authorizer.split(handle, refuse, right)
+    show_authorized_operations(authorizer, outcome)
+    return outcome
+
+
+def rule_of_options(operation: int, results: str) -> Special:
+    """Make the rule of an API of options: for topics and groups on them, for all else on the cluster."""
+
+    def call(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
+        allowed: list[Any] = []
+        denied: dict[int, list[Any]] = {}
+        for resource in authorizer.request.body.resources:
+            kind = _RESOURCES_OF_OPTIONS.get(resource.resource_type, CLUSTER)
+            name = acls.CLUSTER_NAME if kind == CLUSTER else resource.resource_name
+            if authorizer.may(operation, kind, name):
+                allowed.append(resource)
+            else:
+                denied.setdefault(kind, []).append(resource)
+        outcome = handle(authorizer.with_changes(resources=allowed))
+        for kind, resources in denied.items():
+            refused = refuse(authorizer.with_changes(resources=resources), ERRORS[kind])
+            outcome = merged(outcome, refused, results)
+        return outcome
+
+    return call
+
+
+# -- authorized operations (KIP-430) ---------------------------------------------------------------------------------
+
+
+def show_authorized_operations(authorizer: Authorizer, outcome: Any) -> None:
+    """Remove the operations that are not allowed from those that are shown."""
+    if getattr(outcome, "cluster_authorized_operations", _NOT_REQUESTED) != _NOT_REQUESTED:
+        outcome.cluster_authorized_operations = _bits(
+            authorizer, authorized_operations.CLUSTER_OPERATIONS, CLUSTER, acls.CLUSTER_NAME
+        )
+    for topic in getattr(outcome, "topics", ()):
+        if getattr(topic, "topic_authorized_operations", _NOT_REQUESTED) != _NOT_REQUESTED and topic.name:
+            topic.topic_authorized_operations = _bits(
+                authorizer, authorized_operations.TOPIC_OPERATIONS, TOPIC, topic.name
+            )
+    for group in getattr(outcome, "groups", ()):
+        if getattr(group, "authorized_operations", _NOT_REQUESTED) != _NOT_REQUESTED:
+            group.authorized_operations = _bits(
+                authorizer, authorized_operations.GROUP_OPERATIONS, GROUP, group.group_id
+            )
+
+
+def _bits(authorizer: Authorizer, operations: int, resource_type: int, name: str) -> int:
+    return sum(
+        1 << operation
+        for operation in range(acls.READ, acls.TWO_PHASE_COMMIT + 1)
+        if operations & (1 << operation) and authorizer.may(operation, resource_type, name)
+    )
