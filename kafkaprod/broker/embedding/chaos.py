@@ -18,9 +18,11 @@ KINDS = ("kill", "pause", "cut", "one-way cut", "isolate", "roll", "power cut")
 
 
 class Victim(Protocol):
-    """The part of `EmbeddedCluster` that chaos uses."""
+    """What chaos breaks: `ClusterFaults`."""
 
-    brokers: list[ClusterBroker]
+    @property
+    def brokers(self) -> list[ClusterBroker]:
+        """All brokers."""
 
     def do_fault(
         self, kind: str, broker: ClusterBroker, dice: random.Random, wait: Callable[[], object] = lambda: None

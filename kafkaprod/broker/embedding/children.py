@@ -32,7 +32,7 @@ def end_with_parent(parent_pid: int, number: signal.Signals = signal.SIGKILL) ->
         os._exit(1)
 
 
-class Channel:
+class HostChannel:
     """A child's side of the socket to its host: commands come, each gets one answer.
 
     `say` may be called from any thread; commands are obeyed on a thread of their own.

@@ -15,35 +15,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
+import random
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
-from kafkaprod.broker.embedding.cluster_changes import ChangeSignal
+from kafkaprod.broker.embedding.chaos import KINDS, Chaos
 from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
-from kafkaprod.broker.embedding.cluster_members import MemberControls
+from kafkaprod.broker.embedding.cluster_host import ClusterHost
+from kafkaprod.broker.embedding.cluster_links import ClusterLinks
+from kafkaprod.broker.embedding.cluster_members import ClusterMembers
 from kafkaprod.broker.embedding.cluster_options import ClusterOptions
-from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
-from kafkaprod.broker.embedding.cluster_topics import TopicControls
-from kafkaprod.broker.embedding.cluster_view import ClusterView
-from kafkaprod.broker.embedding.host_process import HostProcess
+from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
+from kafkaprod.broker.embedding.cluster_state import LAST_CHANGES, ClusterState
+from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
+from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.broker.peers.rules import CONTROLLER
-from kafkaprod.errors import ConfigError, IllegalStateError, KafkaError
-
-_WAIT_S = 30.0
-_LOOK_S = 0.02
-"""How often a condition is looked at without a change of the metadata: it may be about other things as well."""
-
-_HISTORY_LINES = 50
-_SHOWN_TOPICS = 20
-_LAST_CHANGES = "last changes of the embedded cluster:"
+from kafkaprod.errors import IllegalStateError, KafkaError
 
 
-class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
+class EmbeddedCluster(ClusterState):
     """See the module docstring. Not thread-safe, except that several threads may wait and take views.
 
     Attributes:
@@ -101,7 +94,6 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         Raises:
             ConfigError: An argument has a wrong type or value, or they do not fit together.
         """
-        super().__init__()
         checked = ClusterOptions(
             brokers=brokers,
             racks=racks,
@@ -124,19 +116,15 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         )
         self._owner_pid = os.getpid()
         # The path of a socket in it has at most 107 bytes, 103 on macOS.
-        self._directory = name_temporary("kafkaprod-", most_bytes=80)
-        self._remove = weakref.finalize(self, remove_of_owner, self._directory, self._owner_pid)
-        self.data_dir = os.path.join(self._directory, "data") if data_dir is None else os.fspath(data_dir)
-        self._topics = dict(topics or {})
-        self._factor = checked.factor
-        self._host: HostProcess | None = None
-        self._host_options = checked.of_host(self._directory, self.data_dir)
-        self.controller = ClusterProcess(self, CONTROLLER)
-        self.brokers = [
-            ClusterBroker(self, int(name), each["cluster"]["rack"], each["data_dir"], each["journal"])
-            for name, each in self._host_options["brokers"].items()
-        ]
-        self._first_ids = frozenset(self.broker_ids)
+        directory = name_temporary("kafkaprod-", most_bytes=80)
+        self._remove = weakref.finalize(self, remove_of_owner, directory, self._owner_pid)
+        self.data_dir = os.path.join(directory, "data") if data_dir is None else os.fspath(data_dir)
+        self._first_topics = dict(topics or {})
+        super().__init__(ClusterHost(checked.of_host(directory, self.data_dir)))
+        self._links = ClusterLinks(self)
+        self._topics = ClusterTopics(self, checked.factor)
+        self._members = ClusterMembers(self._host, self, self._topics, self.data_dir)
+        self._faults = ClusterFaults(self, self._links)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -147,21 +135,20 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
             EmbeddedBrokerError: A process could not start.
             IllegalStateError: It runs already, or was closed.
         """
-        if self._host is not None:
+        if self.is_running:
             raise IllegalStateError("the embedded cluster runs already")
         if not self._remove.alive:
             raise IllegalStateError("the embedded cluster was closed: make another one")
         make_temporary(self._directory)
-        self._host = HostProcess(self._host_options)
         try:
+            self._host.start()
             for broker in self.brokers:
-                broker.port = self._host.first_answer["ports"][str(broker.id)]
-                self._host_options["brokers"][str(broker.id)]["port"] = broker.port
+                broker.port = self._host.options["brokers"][str(broker.id)]["port"]
             names = [CONTROLLER, *(str(broker.id) for broker in self.brokers)]
             self.ask({"command": "start_all", "names": names})
             self.wait_for(lambda view: len(view.active_brokers) == len(self.brokers))
             known = self.view().topics
-            for name, partitions in self._topics.items():
+            for name, partitions in self._first_topics.items():
                 if name not in known:
                     self.create_topic(name, partitions)
             self.wait_until_in_sync()
@@ -176,22 +163,20 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
         if self._owner_pid != os.getpid():
             return
         with contextlib.suppress(KafkaError, OSError):  # the cluster may be broken, which is no matter now
-            self.end_chaos()
-        host, self._host = self._host, None
-        if host is not None:
-            host.close()
+            self._faults.end_chaos()
+        self._host.close()
         self._remove()
 
     def restore(self) -> None:
-        """Undo what tests did: as `ClusterFaults.restore`, and remove the brokers that were added.
+        """Undo what tests did: end chaos, heal links, clear faults, run what is stopped or paused, wait until in sync.
 
-        Brokers that were removed do not come back.
+        Brokers that were added are removed; brokers that were removed do not come back.
 
         Raises:
             EmbeddedBrokerError: A process did not start, or the cluster did not come into sync in 30 s.
         """
-        super().restore()
-        self.remove_added()
+        self._faults.restore()
+        self._members.remove_added()
         self.wait_until_in_sync()
 
     def __enter__(self) -> Self:
@@ -200,181 +185,180 @@ class EmbeddedCluster(ClusterFaults, TopicControls, MemberControls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if (
-            error is not None
-            and self._host is not None
-            and _LAST_CHANGES not in "".join(getattr(error, "__notes__", ()))
-        ):
+        if error is not None and self.is_running and LAST_CHANGES not in "".join(getattr(error, "__notes__", ())):
             error.add_note(self.last_changes())
         self.close()
 
-    # -- what there is -------------------------------------------------------------------------------------------------
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, as clients take them.
-
-        Raises:
-            IllegalStateError: The cluster does not run.
-        """
-        return ",".join(broker.address for broker in self.brokers)
-
-    @property
-    def broker_ids(self) -> Sequence[int]:
-        """The ids of all brokers."""
-        return [broker.id for broker in self.brokers]
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and not closed."""
-        return self._host is not None
-
-    def broker(self, broker_id: int) -> ClusterBroker:
-        """Return a broker by id.
-
-        Raises:
-            ValueError: There is none.
-        """
-        for broker in self.brokers:
-            if broker.id == broker_id:
-                return broker
-        raise ValueError(f"there is no broker {broker_id!r}: brokers are {', '.join(map(str, self.broker_ids))}")
-
-    def leader(self, topic: str, partition: int) -> ClusterBroker:
-        """Return a partition's leader; wait until it has one.
-
-        Raises:
-            ValueError: There is no such partition.
-            EmbeddedBrokerError: It has no leader for 30 s.
-        """
-        what = f"no leader of {topic}-{partition}"
-        self._view_with(topic, partition, what)
-        view = self.wait_for(lambda view: view.leader(topic, partition) is not None, what=what)
-        return self.broker(view.leader(topic, partition) or 0)
-
-    def followers(self, topic: str, partition: int) -> list[ClusterBroker]:
-        """Return a partition's replicas that do not lead it.
-
-        Raises:
-            ValueError: There is no such partition.
-        """
-        view = self._view_with(topic, partition, f"no followers of {topic}-{partition}")
-        leader = view.leader(topic, partition)
-        return [self.broker(member) for member in view.replicas(topic, partition) if member != leader]
-
-    def isr(self, topic: str, partition: int) -> list[int]:
-        """Return a partition's in-sync replicas.
-
-        Raises:
-            ValueError: There is no such partition.
-        """
-        return self._view_with(topic, partition, f"no ISR of {topic}-{partition}").isr(topic, partition)
-
-    def view(self) -> ClusterView:
-        """Return the cluster as the controller sees it now."""
-        return ClusterView(self.controller.tell({"command": "view"}))
-
-    def replicas(self, topic: str, partition: int) -> dict[int, tuple[int, int, int]]:
-        """Return log start, high watermark and log end of a partition on each running broker that has it.
-
-        Raises:
-            ValueError: There is no such partition.
-        """
-        self._view_with(topic, partition, f"no replicas of {topic}-{partition}")
-        key, found = f"{topic}-{partition}", {}
-        for broker in self.brokers:
-            described = broker.tell({"command": "replicas"}) if broker.is_running else {}
-            if key in described:
-                start, watermark, end = described[key]
-                found[broker.id] = (start, watermark, end)
-        return found
-
-    def history(self) -> list[str]:
-        """Return the last changes of the metadata, oldest first."""
-        return list(self.controller.tell({"command": "history"})["lines"])
-
-    def wait_for(
-        self, condition: Callable[[ClusterView], bool], timeout_s: float = _WAIT_S, *, what: str = "not true"
-    ) -> ClusterView:
-        """Wait until a condition on the cluster is true; return the view that fulfilled it.
+    def cut(self, source: int | str, target: int | str, *, one_way: bool = False) -> Disturbance:
+        """Cut the links between two processes: ids of brokers, or "controller".
 
         Args:
-            condition: What must be true of a view.
-            timeout_s: How long, in seconds.
-            what: Begins the error: what is the case without it.
+            source: Where messages come from.
+            target: Where they would arrive. "clients" cuts a broker off from its clients: their connections are closed,
+                and new ones are closed as soon as they are open.
+            one_way: Cut only this direction.
 
         Raises:
-            EmbeddedBrokerError: It did not become true in time; its note shows the cluster and its last changes.
+            ValueError: There is no such process, or the two are the same.
         """
-        if not callable(condition):
-            raise ConfigError(f"condition={condition!r} is not a function of a view: write lambda view: ...")
-        deadline = time.monotonic() + timeout_s
-        view = self.view()
-        if condition(view):
-            return view
-        with ChangeSignal(self._directory) as signal:
-            while True:
-                view = ClusterView(self.controller.tell({"command": "view", "wake": signal.path}))
-                if condition(view):
-                    return view
-                if time.monotonic() >= deadline:
-                    failure = EmbeddedBrokerError(f"{what} within {timeout_s} s")
-                    failure.add_note(f"{view}\n{self.last_changes()}")  # notes keep their lines
-                    raise failure
-                signal.wait(_LOOK_S)
+        return self._links.cut(source, target, one_way=one_way)
 
-    def wait_until_in_sync(self, timeout_s: float = _WAIT_S) -> ClusterView:
-        """Wait until every partition has a leader and all its replicas are in sync.
+    def isolate(self, broker_id: int) -> Disturbance:
+        """Cut a broker off from the other brokers and the controller. Clients still reach it.
 
         Raises:
-            EmbeddedBrokerError: As `wait_for`.
+            ValueError: There is no such broker.
         """
-        return self.wait_for(lambda view: view.is_in_sync, timeout_s, what="not in sync")
+        return self._links.isolate(broker_id)
 
-    def wait_until_applied(self, timeout_s: float = _WAIT_S) -> ClusterView:
-        """Wait until all running brokers have applied the metadata as it is now.
+    def slow(self, source: int | str, target: int | str, delay_ms: int) -> Disturbance:
+        """Let messages from one process to another arrive later; the last call counts for one direction.
+
+        Args:
+            source: Where messages come from: the id of a broker, or "controller".
+            target: Where they arrive.
+            delay_ms: How much later, in milliseconds.
 
         Raises:
-            EmbeddedBrokerError: As `wait_for`.
+            ValueError: There is no such process, the two are the same, or the time is not a whole number.
         """
-        end = self.view().end_offset
-        running = {broker.id for broker in self.brokers if broker.is_running}
-        return self.wait_for(
-            lambda view: all(view.applied(member) >= end for member in view.active_brokers if member in running),
-            timeout_s,
-            what="not applied by all brokers",
+        return self._links.slow(source, target, delay_ms)
+
+    def heal(self) -> None:
+        """Undo all cuts and delays."""
+        self._links.heal()
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+        configs: Mapping[str, str | int | bool] | None = None,
+    ) -> None:
+        """Make a topic, and wait until its partitions have leaders that know it.
+
+        Args:
+            name: The name of the topic.
+            partitions: How many, unless `assignment` says.
+            replication_factor: None for the cluster's.
+            assignment: The brokers of each partition, its preferred leader first.
+            configs: Its options under Kafka's names.
+
+        Raises:
+            ConfigError: An argument has a wrong type or value.
+            EmbeddedBrokerError: The controller refused.
+        """
+        self._topics.create(
+            name, partitions, replication_factor=replication_factor, assignment=assignment, configs=configs
         )
 
-    # -- inside --------------------------------------------------------------------------------------------------------
-
-    def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the host a command and return its answer.
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        """Make another in-sync replica leader.
 
         Raises:
-            EmbeddedBrokerError: It answered an error.
-            IllegalStateError: The cluster does not run, or belongs to another process.
+            ValueError: There is no such broker.
+            EmbeddedBrokerError: It is not in sync, or not active, or there is no such partition.
         """
-        if self._host is None or self._owner_pid != os.getpid():
-            raise IllegalStateError("the embedded cluster does not run in this process")
-        return self._host.ask(command)
+        self._topics.move_leader(topic, partition, to)
 
-    def _view_with(self, topic: str, partition: int, what: str) -> ClusterView:
-        """Return a view that has the partition. Raises ValueError, which `what` begins, if there is none."""
-        view = self.view()
-        count = view.topics.get(topic)
-        if count is None:
-            names = sorted(view.topics)
-            more = ", ..." if len(names) > _SHOWN_TOPICS else ""
-            raise ValueError(
-                f"{what}: there is no such topic (topics: {', '.join(names[:_SHOWN_TOPICS]) or 'none'}{more})"
-            )
-        if partition not in range(count):
-            raise ValueError(f"{what}: the topic has partitions 0 to {count - 1}")
-        return view
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Move a partition to other brokers; `wait_until_in_sync` waits for it. None cancels what is in progress.
 
-    def last_changes(self) -> str:
-        """Return the last changes of the metadata as text, for the report of a failed test."""
-        try:
-            return f"{_LAST_CHANGES}\n" + "\n".join(self.history()[-_HISTORY_LINES:])
-        except EmbeddedBrokerError as error:
-            return f"the embedded cluster's history cannot be read: {error}"
+        Raises:
+            EmbeddedBrokerError: The controller refused.
+        """
+        self._topics.reassign(topic, partition, replicas)
+
+    def elect(
+        self, kind: Literal["preferred", "unclean"] = "preferred", topic: str | None = None, partition: int = 0
+    ) -> None:
+        """Elect the preferred leaders, or any leader for partitions without one; of all partitions without `topic`.
+
+        Raises:
+            ConfigError: `kind` is another word.
+            EmbeddedBrokerError: There is no such partition, or it cannot have a leader.
+        """
+        self._topics.elect(kind, topic, partition)
+
+    def add_broker(self, rack: str | None = None) -> ClusterBroker:
+        """Start one more broker, with the options of the others; return it when all know it.
+
+        It has no partitions: new topics are placed on it, too, and `reassign` moves partitions to it.
+
+        Args:
+            rack: Where it is.
+
+        Raises:
+            ConfigError: `rack` is no text.
+            EmbeddedBrokerError: It could not start.
+            IllegalStateError: The cluster does not run.
+        """
+        return self._members.add(rack)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Take a broker out of the cluster for good: move its partitions away, stop it, unregister it.
+
+        Each of its partitions goes to the broker with the fewest replicas that has none of it, or has one replica less
+        where all the others have one. A broker that does not run can be removed, too; its files stay. Ids are not
+        used again.
+
+        Raises:
+            ValueError: There is no such broker.
+            EmbeddedBrokerError: It is the only one that runs, or its partitions did not come into sync elsewhere.
+        """
+        self._members.remove(broker_id)
+
+    def shrink_isr(self, topic: str, partition: int, to: int = 1) -> Disturbance:
+        """Cut followers off from a partition's leader until its ISR has `to` members.
+
+        A follower of a partition to which nothing is written has all of it, and stays: write meanwhile, on another
+        thread, or before the controller notices. Followers leave as slow ones do, after `replica_lag_ms`.
+
+        Args:
+            topic: The topic.
+            partition: The partition's number.
+            to: How many members are left, the leader among them.
+
+        Returns:
+            What undoes it, as `heal` does; they come back with their next fetches.
+
+        Raises:
+            ValueError: There is no such partition, or `to` is not at least 1.
+            EmbeddedBrokerError: They did not leave in 30 s.
+        """
+        return self._faults.shrink_isr(topic, partition, to)
+
+    def chaos(self, seed: int, kinds: Sequence[str] = KINDS, period_ms: int = 500) -> Chaos:
+        """Break the cluster again and again, from now until the end of the `with` block, or `end` of what it returns.
+
+        The cluster is whole and in sync then.
+
+        Args:
+            seed: The seed of the faults; the same seed draws the same ones.
+            kinds: Which ones; see `KINDS`.
+            period_ms: How long each one lasts, in milliseconds.
+
+        Returns:
+            A `Chaos`; the `with` statement gives the list of the faults so far, in words.
+
+        Raises:
+            ConfigError: An argument has a wrong type or value.
+            IllegalStateError: The cluster does not run.
+        """
+        return self._faults.chaos(seed, kinds, period_ms)
+
+    def roll(self) -> None:
+        """Restart the brokers one after another, each when all is in sync."""
+        self._faults.roll()
+
+    def do_fault(
+        self, kind: str, broker: ClusterBroker, dice: random.Random, wait: Callable[[], object] = lambda: None
+    ) -> None:
+        """Do one fault of `chaos` to a broker, wait, undo it, and wait until all is in sync.
+
+        Raises:
+            EmbeddedBrokerError: The cluster did not come into sync.
+        """
+        self._faults.do_fault(kind, broker, dice, wait)

@@ -15,7 +15,7 @@ from kafkaprod.broker.controller.cluster_view import describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.child import do_fault_command, parse_config
-from kafkaprod.broker.embedding.children import Channel, in_loop
+from kafkaprod.broker.embedding.children import HostChannel, in_loop
 from kafkaprod.broker.embedding.cluster_changes import send_signal
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
@@ -62,7 +62,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
             and `journal` of `UnsyncedDisk`.
         sock: To the host.
     """
-    channel = Channel(sock)
+    channel = HostChannel(sock)
     prepare_process()
     cluster, journal = dict(options.pop("cluster")), options.pop("journal")
     cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
@@ -81,7 +81,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
 
 def run_controller(options: Command, sock: socket.socket) -> int:
     """Run the controller until it is stopped; return the exit code."""
-    channel = Channel(sock)
+    channel = HostChannel(sock)
     try:
         process = ControllerProcess(
             ControllerConfig(

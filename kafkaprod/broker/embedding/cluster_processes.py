@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.power_cut import cut_power
 from kafkaprod.errors import IllegalStateError
 
 
-class Host(Protocol):
-    """The part of `EmbeddedCluster` that processes use."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and not closed."""
-
-    def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the host a command and return its answer."""
-
-
 class ClusterProcess:
     """A process of the cluster: the controller, or what all brokers have in common."""
 
-    def __init__(self, cluster: Host, name: str) -> None:
-        self._cluster = cluster
+    def __init__(self, host: ClusterHost, name: str) -> None:
+        self._host = host
         self._name = name
 
     @property
@@ -37,7 +27,7 @@ class ClusterProcess:
         Raises:
             IllegalStateError: It does not run.
         """
-        pids = self._cluster.ask({"command": "processes"})["pids"]
+        pids = self._host.ask({"command": "processes"})["pids"]
         if self._name not in pids:
             raise IllegalStateError(f"process {self._name} of the embedded cluster does not run")
         return int(pids[self._name])
@@ -45,7 +35,7 @@ class ClusterProcess:
     @property
     def is_running(self) -> bool:
         """Whether there is a process, paused or not."""
-        return self._cluster.is_running and self._name in self._cluster.ask({"command": "processes"})["pids"]
+        return self._host.is_running and self._name in self._host.ask({"command": "processes"})["pids"]
 
     def kill(self) -> None:
         """Kill the process (SIGKILL)."""
@@ -83,10 +73,10 @@ class ClusterProcess:
 
     def tell(self, what: Mapping[str, Any]) -> dict[str, Any]:
         """Send the process a command and return its answer (`cluster_child`)."""
-        return self._cluster.ask({"command": "tell", "name": self._name, "what": dict(what)})
+        return self._host.ask({"command": "tell", "name": self._name, "what": dict(what)})
 
     def _command(self, command: str) -> None:
-        self._cluster.ask({"command": command, "name": self._name})
+        self._host.ask({"command": command, "name": self._name})
 
 
 class ClusterBroker(ClusterProcess):
@@ -99,8 +89,8 @@ class ClusterBroker(ClusterProcess):
         faults: Scripts what it does wrong, as `EmbeddedBroker.faults`; empty after each start.
     """
 
-    def __init__(self, cluster: Host, broker_id: int, rack: str | None, data_dir: str, journal: str) -> None:
-        super().__init__(cluster, str(broker_id))
+    def __init__(self, host: ClusterHost, broker_id: int, rack: str | None, data_dir: str, journal: str) -> None:
+        super().__init__(host, str(broker_id))
         self._data_dir = data_dir
         self._journal = journal
         self.id = broker_id
@@ -133,6 +123,6 @@ class ClusterBroker(ClusterProcess):
         Raises:
             IllegalStateError: The cluster does not run.
         """
-        if not self._cluster.is_running:
+        if not self._host.is_running:
             raise IllegalStateError("the embedded cluster does not run: its addresses are known while it does")
         return f"127.0.0.1:{self.port}"

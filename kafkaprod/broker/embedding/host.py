@@ -61,7 +61,7 @@ class HostError(KafkaError):
     """A command cannot be done; the text goes to the test."""
 
 
-class Host:
+class ProcessHost:
     """See the module docstring.
 
     Attributes:
@@ -112,7 +112,7 @@ class Host:
         broker["port"] = sock.getsockname()[1]
 
     def _release_ports(self) -> None:
-        """Release the ports once all are chosen: outside Linux a broker could not bind one that this process holds."""
+        """Outside Linux the broker could not bind a port that this process holds: release them once all are chosen."""
         while self._reserved and not _KEEPS_PORTS:
             self._reserved.popitem()[1].close()
 
@@ -254,9 +254,9 @@ class Host:
             ours.close()
             self._become_child()
             if name == CONTROLLER:
-                code = run_controller(dict(self._options["controller"]), theirs)
+                code = run_controller(self._options["controller"], theirs)
             else:
-                options = json.loads(json.dumps(self._options["brokers"][name]))
+                options = self._options["brokers"][name]  # the copy of this process, which the fork has made
                 options["cluster"]["incarnation_id"] = incarnation_id
                 code = run_broker(options, theirs)
         except BaseException:
@@ -265,7 +265,7 @@ class Host:
             os._exit(code)
 
     def _become_child(self) -> None:
-        """Drop what belongs to the host."""
+        """Close what belongs to the host."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for child in self._children.values():
@@ -357,7 +357,7 @@ def main() -> int:
         line += byte
     options, parent_pid = json.loads(line), os.getppid()
     try:
-        host = Host(options)
+        host = ProcessHost(options)
     except OSError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 1

@@ -57,7 +57,7 @@ def rules(cluster: EmbeddedCluster) -> dict[str, Any]:
 
     cluster.ask = ask  # type: ignore[method-assign]
     try:
-        cluster._send_links()
+        cluster._links.send()
     finally:
         del cluster.ask  # type: ignore[method-assign]
     return dict(sent[0])
@@ -127,7 +127,10 @@ def test_a_pause_ends_also_if_the_broker_was_killed(cluster: EmbeddedCluster) ->
         (lambda cluster: cluster.cut("clients", 1), "there is no broker 'clients'"),
         (lambda cluster: cluster.cut("controller", "clients"), "there is no broker 'controller'"),
         (lambda cluster: cluster.cut(1, 1), "1 and 1 are the same process"),
-        (lambda cluster: cluster.cut(1, "clients", one_way=True), 'cannot be combined with target "clients"'),
+        (
+            lambda cluster: cluster.cut(1, "clients", one_way=True),
+            r'one_way=True cannot be combined with target "clients"',
+        ),
         (lambda cluster: cluster.slow(1, "x", 5), "there is no broker 'x'"),
         (lambda cluster: cluster.slow(1, 2, 0.1), "0.1 s are 100 ms"),
         (lambda cluster: cluster.slow(1, 2, -1), "delay_ms=-1 is not at least 0"),

@@ -83,11 +83,11 @@ def test_the_port_of_a_broker_that_is_down_is_refused_and_kept(cluster: Embedded
 
 
 @contextlib.contextmanager
-def in_process(options: dict[str, Any]) -> Iterator[host.Host]:
+def in_process(options: dict[str, Any]) -> Iterator[host.ProcessHost]:
     """A host in this process, whose signals are as before afterwards."""
     handler, wakeup_fd = signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1)
     try:
-        one = host.Host(options)
+        one = host.ProcessHost(options)
         yield one
         one.close()
         for end in (one._wake_receiver, one._wake_sender):
@@ -132,7 +132,7 @@ def test_a_death_is_reported_at_once(cluster: EmbeddedCluster) -> None:
 
 
 def test_a_wait_ends_with_the_change_it_waits_for(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkaprod.broker.embedding.cluster._LOOK_S", 20.0)
+    monkeypatch.setattr("kafkaprod.broker.embedding.cluster_state._LOOK_S", 20.0)
     began_s = time.monotonic()
     cluster.brokers[0].kill()
     cluster.wait_for(lambda view: view.active_brokers == [])
@@ -157,7 +157,6 @@ def test_what_brokers_send_at_their_start_is_compiled_before_the_fork() -> None:
 def test_children_end_with_their_host() -> None:
     cluster = EmbeddedCluster(brokers=2).start()
     pids = list(cluster.ask({"command": "processes"})["pids"].values())
-    assert cluster._host is not None
     os.kill(cluster._host.pid, signal.SIGKILL)
     deadline = time.monotonic() + 20
     while any(runs(pid) for pid in pids):
