@@ -3,7 +3,7 @@
 1. Look for the marker without fencing any attempt. If the micro-batch is written, return.
 2. init_transactions: fences every earlier attempt at this partition, and ends what it left open.
 3. Look again. What is seen now holds: no earlier attempt can commit any more.
-4. One transaction: the rows, the marker, the commit.
+4. One transaction: the rows, the marker, the commit; the last two only when Spark has ended the rows (`input_end.py`).
 5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the marker.
 
 Two attempts at a micro-batch cannot both commit: when the later one looks, the earlier one is decided. `write()`
@@ -29,6 +29,7 @@ from kafkaprod.engine.engine import Engine
 from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, KafkaError
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.spark.input_end import InputCutError
 from kafkaprod.spark.markers import Marker, MarkerPlace, read_marker
 from kafkaprod.spark.options import TransactionOptions
 from kafkaprod.spark.plan import WritePlan
@@ -100,6 +101,7 @@ def write_exactly_once(
 
     Raises:
         ReplayError: An earlier attempt has written other rows.
+        InputCutError: The rows were cut off; nothing is committed.
         ConfigError: Brokers, rights or options do not allow it; nothing was written.
         KafkaError: Nothing was written, as far as is known. Spark runs the task again.
     """
@@ -152,6 +154,8 @@ class _Attempt:
                     logger.info("%s finds no marker: it is the first with rows, or markers have expired", self._place)
                 try:
                     self._write(producer, batches)
+                except InputCutError:
+                    raise  # whoever has written the rows, this attempt has failed: its transaction is aborted
                 except KafkaError as error:
                     marker = self._seek_outcome(client, producer, error)
                     if not self._is_done(marker):

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kafkaprod.spark.exactly_once import write_exactly_once
+from kafkaprod.spark.input_end import whole, worker_input
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import borrowed_producer
 from kafkaprod.spark.report import WriteReport
@@ -25,6 +26,7 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
 
     Raises:
         FailedRecordError: A record was not delivered; others may have been. Spark runs the task again.
+        InputCutError: The rows were cut off; with delivery=transactional nothing is committed.
         KafkaError: As `write_exactly_once`.
     """
     started_ns = time.perf_counter_ns()
@@ -33,13 +35,14 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
     report = WriteReport()
     if context is not None:
         report.partition, report.attempt = context.partitionId(), context.attemptNumber()
-    batches = iter(batches)
+    transactions = plan.options.transactions
+    batches = whole(batches, worker_input(), report.partition, is_proof_needed=transactions is not None)
     first = next(batches, None)
     if first is None:  # an empty partition needs no connection
         return report
     batches = itertools.chain((first,), batches)
-    if plan.options.transactions is not None:
-        write_exactly_once(plan, plan.options.transactions, batches, report)
+    if transactions is not None:
+        write_exactly_once(plan, transactions, batches, report)
     else:
         with borrowed_producer(plan.options.kafka) as producer:
             retries_before = retry_count(producer)

@@ -16,6 +16,7 @@ def local_session(master: str, **more: str) -> Iterator[SparkSession]:
     warehouse = tempfile.TemporaryDirectory()
     settings = {
         "spark.sql.warehouse.dir": warehouse.name,
+        "spark.local.dir": warehouse.name,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",

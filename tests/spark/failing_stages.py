@@ -1,0 +1,90 @@
+"""Stages before the sink that fail, each once for a task: in Python, in the JVM, and by shuffle files that are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+ROWS_A_BATCH = 250
+BATCHES = 3  # of a task
+TASKS = 2
+ROWS = ROWS_A_BATCH * BATCHES * TASKS
+SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH)}
+
+Stage = Callable[[DataFrame], DataFrame]
+
+
+def numbered_rows(spark: SparkSession, rows: int = ROWS, tasks: int = TASKS) -> DataFrame:
+    """Rows so large that each of Spark's batches leaves the JVM before the next one is computed."""
+    return spark.range(0, rows, 1, tasks).selectExpr("lpad(cast(id as string), 1000, '0') as value")
+
+
+def expected_values(rows: int = ROWS) -> list[bytes]:
+    """The values of `numbered_rows`, sorted."""
+    return [str(number).encode().rjust(1000, b"0") for number in range(rows)]
+
+
+def fails_in_python(at_batch: int, kind: str = "raise") -> Stage:
+    """A stage whose first attempt raises, or whose worker dies, instead of passing a batch (BATCHES: behind the last)."""
+    return lambda df: df.mapInArrow(partial(_failing, at_batch, kind), df.schema)
+
+
+def _failing(at_batch: int, kind: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    number = 0
+    for number, batch in enumerate(batches, 1):
+        if number == at_batch + 1:
+            _fail_first(context, kind)
+        yield batch
+    if number == at_batch:
+        _fail_first(context, kind)
+
+
+def _fail_first(context: TaskContext, kind: str) -> None:
+    if context.attemptNumber() == 0:
+        if kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError("a stage before the sink fails")
+
+
+def fails_in_jvm(at_batch: int) -> Stage:
+    """A stage in which the JVM raises at the first row of a batch, the first time that this task computes it."""
+    number = "cast(right(value, 9) as int)"
+    name = f"kafkaprod.test.{uuid.uuid4().hex}"
+    row, task = at_batch * ROWS_A_BATCH, ROWS_A_BATCH * BATCHES
+    # setProperty answers with the value before: null the first time. Batch BATCHES: the last row.
+    row = min(row, task - 1)
+    is_first = f"reflect('java.lang.System', 'setProperty', '{name}.' || ({number} div {task}), 'x') is null"
+    fault = f"case when {number} % {task} = {row} and {is_first} then raise_error('the JVM fails') end"
+    return lambda df: df.selectExpr(f"coalesce({fault}, value) as value")
+
+
+def loses_shuffle(spark: SparkSession, directory: Path) -> Stage:
+    """A shuffle whose files are deleted once, while they are read; Spark computes them again.
+
+    A note of it is left in a directory.
+    """
+    return lambda df: df.repartition(TASKS, "value").mapInArrow(
+        partial(_losing, Path(str(spark.conf.get("spark.local.dir"))), directory), df.schema
+    )
+
+
+def _losing(shuffles: Path, directory: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number, batch in enumerate(batches, 1):
+        yield batch
+        if number == 1:
+            try:
+                (directory / "lost").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            for path in shuffles.glob("**/shuffle_*.data"):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""A stage before the sink fails, and Spark cuts the rows of the sink's task off: they never count as a whole task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.spark import write
+from tests.spark.failing_stages import (
+    BATCHES,
+    ROWS,
+    SETTINGS,
+    Stage,
+    expected_values,
+    fails_in_jvm,
+    fails_in_python,
+    loses_shuffle,
+    numbered_rows,
+)
+from tests.spark.streams import run_stream
+from tests.spark.topics import committed_values, values_of
+
+
+@pytest.fixture(autouse=True)
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    yield
+    for name in SETTINGS:
+        spark.conf.unset(name)
+
+
+def options_for(broker: EmbeddedBroker, topic: str, delivery: str, verify: str = "content") -> dict[str, str]:
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, "write.id": topic}
+    if delivery == "transactional":
+        options |= {"delivery": delivery, "verify.replay": verify}
+    return options
+
+
+def save(df: DataFrame, options: dict[str, str], way: str) -> None:
+    if way == "format":
+        df.write.format("kafkaprod").mode("append").options(**options).save()
+    else:
+        write(df, options)
+
+
+PLACES = {"before the first batch": 0, "after the first": 1, "after the second": 2, "after the last": BATCHES}
+IN_PYTHON = [pytest.param(fails_in_python(at), id=f"Python raises {place}") for place, at in PLACES.items()]
+IN_JVM = [pytest.param(fails_in_jvm(at), id=f"the JVM raises {place}") for place, at in PLACES.items()]
+DIES = [pytest.param(fails_in_python(2, "die"), id="Python dies after the second batch")]
+
+
+@pytest.mark.parametrize("way", ["write", pytest.param("format", marks=pytest.mark.spark("4.0"))])
+@pytest.mark.parametrize("stage", IN_PYTHON + IN_JVM + DIES)
+def test_task_whose_rows_are_cut_off_commits_none_of_them(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, stage: Stage, way: str
+) -> None:
+    save(stage(numbered_rows(spark)), options_for(embedded_broker, topic_name, "transactional"), way)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
+
+
+@pytest.mark.parametrize("verify", ["count", "none"])
+def test_repetition_is_not_blamed_and_loses_nothing(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, verify: str
+) -> None:
+    df = fails_in_python(2)(numbered_rows(spark))
+    report = write(df, options_for(embedded_broker, topic_name, "transactional", verify))
+    assert (report.rows, report.already_written) == (ROWS, 0)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
+
+
+def test_lost_shuffle_is_computed_again_and_each_row_is_written_once(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
+) -> None:
+    rows = 40_000
+    df = loses_shuffle(spark, tmp_path)(numbered_rows(spark, rows, tasks=8))
+    write(df, options_for(embedded_broker, topic_name, "transactional"))
+    assert (tmp_path / "lost").exists()
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values(rows)
+
+
+def test_write_that_fails_for_good_commits_no_half_task_and_can_be_repeated(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    options = options_for(embedded_broker, topic_name, "transactional")
+    good = numbered_rows(spark, tasks=1)
+    number = ROWS - 10
+    bad = good.selectExpr(f"if(cast(right(value, 9) as int) = {number}, raise_error('bad row'), value) as value")
+    with pytest.raises(Exception, match="bad row"):
+        write(bad, options)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == []
+    write(good, options)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
+
+
+@pytest.mark.parametrize("stage", [fails_in_python(2), fails_in_jvm(2)], ids=["Python", "JVM"])
+def test_at_least_once_loses_no_row_of_a_cut_task(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, stage: Stage
+) -> None:
+    report = write(stage(numbered_rows(spark)), options_for(embedded_broker, topic_name, "at_least_once"))
+    assert report.rows == ROWS
+    assert set(values_of(embedded_broker.bootstrap_servers, topic_name)) == set(expected_values())
+
+
+@pytest.mark.parametrize("by_batch", [pytest.param(False, marks=pytest.mark.spark("4.1")), True])
+@pytest.mark.parametrize("stage", [fails_in_python(1), fails_in_jvm(2)], ids=["Python", "JVM"])
+def test_micro_batch_whose_rows_are_cut_off_is_written_once(
+    spark: SparkSession,
+    embedded_broker: EmbeddedBroker,
+    topic_name: str,
+    tmp_path: Path,
+    stage: Stage,
+    by_batch: bool,
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "1.txt").write_bytes(b"\n".join(expected_values()))
+    options = options_for(embedded_broker, topic_name, "transactional")
+    run_stream(stage(spark.readStream.text(str(source))), tmp_path / "checkpoint", options, by_batch)
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
