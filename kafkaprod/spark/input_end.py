@@ -1,6 +1,6 @@
 """Whether a task's rows came to their end, or were cut off.
 
-If a stage before the sink fails, Spark shuts the socket to the worker. The Arrow stream then stops behind some batch, and
+If a stage before the sink fails, Spark shuts the socket to the worker. The Arrow stream then stops behind a batch, and
 pyarrow takes that for its end. What tells the two apart comes behind the stream, on the worker's own input:
 
     all rows were written    Arrow's end of stream (FF FF FF FF 00 00 00 00), then the number END_OF_STREAM (-4)

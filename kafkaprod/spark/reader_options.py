@@ -7,10 +7,12 @@ Source of the options and of the errors' words: org.apache.spark.sql.kafka010.Ka
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkaprod.admin.topics import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import KAFKA_PREFIX, SINK_OPTIONS, boolean_option, check_kafka_options, check_unprefixed
 
@@ -20,22 +22,36 @@ LATEST: Final = -1
 Place = tuple[str, int]  # topic and partition
 Offsets = int | dict[Place, int]  # EARLIEST or LATEST of every partition, or one for each, which may be that too
 
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Offsets by time: those of the first records that are not older.
+
+    Attributes:
+        wanted: Milliseconds since the epoch: one for every partition, or one for each.
+        is_missing_refused: Whether a partition without such a record is an error; False: its end is taken.
+    """
+
+    wanted: int | dict[Place, int]
+    is_missing_refused: bool
+
+
 _READER_OPTIONS: Final = frozenset(
-    ("subscribe", "assign", "startingoffsets", "endingoffsets", "includeheaders", "pushfilters")
+    (
+        *("subscribe", "subscribepattern", "assign", "includeheaders", "pushfilters", "failondataloss"),
+        *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp", "startingoffsetsbytimestamp"),
+        *("endingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "isolation.level"),
+    )
 )
-_REFUSED: Final = {
-    "subscribepattern": "name the topics with subscribe",
-    "startingtimestamp": "say startingOffsets, or filter on the column timestamp",
-    "endingtimestamp": "say endingOffsets, or filter on the column timestamp",
-    "startingoffsetsbytimestamp": "say startingOffsets, or filter on the column timestamp",
-    "endingoffsetsbytimestamp": "say endingOffsets, or filter on the column timestamp",
-}
+_WAYS: Final = ("subscribe", "subscribePattern", "assign")
+_ISOLATION: Final = "isolation.level"
+_LEVELS: Final = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 # They say how Spark's source reads or what it does in streams, not what a batch reads.
 _WITHOUT_EFFECT: Final = frozenset(
     (
-        *("path", "failondataloss", "minpartitions", "maxrecordsperpartition", "groupidprefix"),
+        *("path", "minpartitions", "maxrecordsperpartition", "groupidprefix"),
         *("kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms"),
-        *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "startingoffsetsbytimestampstrategy"),
+        *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
     )
 )
 _CONSUMER_OPTIONS: Final = {
@@ -43,7 +59,6 @@ _CONSUMER_OPTIONS: Final = {
     "enable.auto.commit": "nothing is committed",
     "group.id": "the reader joins no group",
     "interceptor.classes": "they are JVM classes",
-    "isolation.level": "records of transactions that are open or aborted are read too",
     "key.deserializer": "keys are binary; use DataFrame operations to deserialize them",
     "value.deserializer": "values are binary; use DataFrame operations to deserialize them",
 }
@@ -56,17 +71,23 @@ class ReaderOptions:
     Attributes:
         kafka: Options of the client, prefix dropped; not shown, for the secrets in them.
         assigned: Topic -> partitions; None: all it has.
+        pattern: Topics whose whole name matches are read; None: those assigned.
         starting, ending: Offsets.
         has_headers: Whether there is a column of headers.
         pushes_filters: Whether filters are taken from Spark.
+        isolation: READ_COMMITTED leaves out records of transactions that were aborted, and ends before open ones.
+        fails_on_loss: Whether offsets that are no longer in the log are an error; False: what is left is read.
     """
 
     kafka: Mapping[str, Any] = field(repr=False)
     assigned: Mapping[str, tuple[int, ...] | None]
-    starting: Offsets
-    ending: Offsets
+    pattern: re.Pattern[str] | None
+    starting: Offsets | Times
+    ending: Offsets | Times
     has_headers: bool
     pushes_filters: bool
+    isolation: int
+    fails_on_loss: bool
 
 
 def parse_reader_options(options: Mapping[str, str]) -> ReaderOptions:
@@ -79,32 +100,61 @@ def parse_reader_options(options: Mapping[str, str]) -> ReaderOptions:
     given = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     known = _READER_OPTIONS | _WITHOUT_EFFECT | SINK_OPTIONS  # a view may have those of the sink, too
-    for name in (name for name in given if name not in known):
-        if name in _REFUSED:
-            raise ConfigError(f"the option {name!r} of Spark's own source is not supported: {_REFUSED[name]}")
-        if not name.startswith(KAFKA_PREFIX):
-            check_unprefixed(name, _READER_OPTIONS | _REFUSED.keys())
+    for name in given:
+        if name not in known and not name.startswith(KAFKA_PREFIX):
+            check_unprefixed(name, _READER_OPTIONS)
+    isolation = _isolation(given, kafka)
     for name in kafka.keys() & _CONSUMER_OPTIONS.keys():
         raise ConfigError(f"Kafka option '{name}' is not supported: {_CONSUMER_OPTIONS[name]}")
     check_kafka_options(kafka, "consumer")
+    way = _way(given)
     return ReaderOptions(
         kafka=kafka,
-        assigned=_assigned(given),
-        starting=_starting(given.get("startingoffsets", "earliest")),
-        ending=_ending(given.get("endingoffsets", "latest")),
+        assigned=_assigned(way, given[way.lower()]),
+        pattern=_pattern(given[way.lower()]) if way == "subscribePattern" else None,
+        starting=_times("starting", given) or _starting(given.get("startingoffsets", "earliest")),
+        ending=_times("ending", given) or _ending(given.get("endingoffsets", "latest")),
         has_headers=boolean_option(given, "includeheaders", False),
         pushes_filters=boolean_option(given, "pushfilters", False),
+        isolation=isolation,
+        fails_on_loss=boolean_option(given, "failondataloss", True),
     )
 
 
-def _assigned(given: Mapping[str, str]) -> dict[str, tuple[int, ...] | None]:
-    ways = [name for name in ("subscribe", "assign") if name in given]
+def _isolation(given: Mapping[str, str], kafka: dict[str, str]) -> int:
+    """Take the level out of the options of the client, which is no consumer."""
+    name = f"{KAFKA_PREFIX}{_ISOLATION}"
+    prefixed, bare = kafka.pop(_ISOLATION, None), given.get(_ISOLATION)
+    if prefixed is not None and bare is not None and prefixed.lower() != bare.lower():
+        raise ConfigError(f"{name}={prefixed!r} and {_ISOLATION}={bare!r} differ: leave one out")
+    level = prefixed if prefixed is not None else bare if bare is not None else "read_uncommitted"
+    if level.lower() not in _LEVELS:
+        raise ConfigError(f"{name}={level!r} must be one of {', '.join(_LEVELS)}")
+    return _LEVELS[level.lower()]
+
+
+def _way(given: Mapping[str, str]) -> str:
+    """Return which option names the topics."""
+    ways = [name for name in _WAYS if name.lower() in given]
     if len(ways) != 1:
-        number = "Only one" if ways else "One"
-        verb = "can" if ways else "must"
-        raise ConfigError(f"{number} of the following options {verb} be specified for Kafka source: subscribe, assign.")
-    text = given[ways[0]]
-    if ways[0] == "subscribe":
+        number, verb = ("Only one", "can") if ways else ("One", "must")
+        raise ConfigError(
+            f"{number} of the following options {verb} be specified for Kafka source: {', '.join(_WAYS)}."
+        )
+    return ways[0]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"subscribePattern={text!r} is no regular expression of Python's: {error}") from error
+
+
+def _assigned(way: str, text: str) -> dict[str, tuple[int, ...] | None]:
+    if way == "subscribePattern":
+        return {}
+    if way == "subscribe":
         topics = [topic.strip() for topic in text.split(",") if topic.strip()]
         if not topics:
             raise ConfigError(f"No topics to subscribe to as specified value for option 'subscribe' is '{text}'")
@@ -115,6 +165,27 @@ def _assigned(given: Mapping[str, str]) -> dict[str, tuple[int, ...] | None]:
     ):
         raise ConfigError(f'assign: Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}')
     return {topic: tuple(sorted(set(numbers))) for topic, numbers in found.items()}
+
+
+def _times(end: str, given: Mapping[str, str]) -> Times | None:
+    """Return the times of one end, "starting" or "ending", if they are given; they win over offsets."""
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigError(f"startingOffsetsByTimestampStrategy={strategy!r} must be error or latest")
+    is_missing_refused = end == "starting" and strategy == "error"
+    if (text := given.get(f"{end}timestamp")) is not None:
+        if not text.strip().isdecimal():
+            raise ConfigError(f"{end}Timestamp={text!r} must be a number of milliseconds since the epoch")
+        return Times(int(text), is_missing_refused)
+    if (text := given.get(f"{end}offsetsbytimestamp")) is None:
+        return None
+    found = _by_place(_json(text), 0)
+    if found is None:
+        raise ConfigError(
+            f"{end}OffsetsByTimestamp: Expected e.g. "
+            f'{{"topicA":{{"0":123456789,"1":123456789}},"topicB":{{"0":123456789}}}}, got {text}'
+        )
+    return Times(found, is_missing_refused)
 
 
 def _starting(text: str) -> Offsets:
@@ -141,17 +212,24 @@ def _offsets(name: str, text: str) -> Offsets:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
-    found = _json(text)
-    if not isinstance(found, dict) or not all(
-        isinstance(offsets, dict)
-        and all(number.isdecimal() for number in offsets)
-        and all(_is_number(offset) and offset >= EARLIEST for offset in offsets.values())
-        for offsets in found.values()
-    ):
+    found = _by_place(_json(text), EARLIEST)
+    if found is None:
         raise ConfigError(
             f'{name}: Expected earliest, latest or e.g. {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}, got {text}'
         )
-    return {(topic, int(number)): offset for topic, offsets in found.items() for number, offset in offsets.items()}
+    return found
+
+
+def _by_place(found: Any, least: int) -> dict[Place, int] | None:
+    """Return the numbers of partitions; None if it is something else, or one is below the least."""
+    if not isinstance(found, dict) or not all(
+        isinstance(numbers, dict)
+        and all(partition.isdecimal() for partition in numbers)
+        and all(_is_number(number) and number >= least for number in numbers.values())
+        for numbers in found.values()
+    ):
+        return None
+    return {(topic, int(key)): number for topic, numbers in found.items() for key, number in numbers.items()}
 
 
 def _json(text: str) -> Any:

@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark.faulty_daemon import parent_of
+
 ROWS_A_BATCH = 250
 BATCHES = 3  # of a task
 TASKS = 2
@@ -33,7 +35,7 @@ def expected_values(rows: int = ROWS) -> list[bytes]:
 
 
 def fails_in_python(at_batch: int, kind: str = "raise") -> Stage:
-    """A stage whose first attempt raises, or whose worker dies, instead of passing a batch (BATCHES: behind the last)."""
+    """A stage whose first attempt raises or dies instead of passing a batch (BATCHES: behind the last)."""
     return lambda df: df.mapInArrow(partial(_failing, at_batch, kind), df.schema)
 
 
@@ -51,7 +53,9 @@ def _failing(at_batch: int, kind: str, batches: Iterator[pa.RecordBatch]) -> Ite
 
 def _fail_first(context: TaskContext, kind: str) -> None:
     if context.attemptNumber() == 0:
-        if kind == "die":
+        if kind == "executor":
+            os.kill(parent_of(os.getppid()), signal.SIGKILL)  # the JVM, whose child is the daemon, whose child is this
+        if kind in ("die", "executor"):
             os.kill(os.getpid(), signal.SIGKILL)
         raise RuntimeError("a stage before the sink fails")
 
