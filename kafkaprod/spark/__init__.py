@@ -3,7 +3,7 @@
 source.py    the data source `kafkaprod`        frames.py    write(df, ...), foreach_batch(...)
 options.py   options and their errors           plan.py      columns and their errors
 task.py      the part on executors              rows.py      record batches to the producer
-exactly_once.py  a task as one transaction     markers.py   which micro-batch is written
+exactly_once.py  a task as one transaction  write_marks.py  which micro-batch is written
 writing.py   rows through a producer           replay.py    are repeated rows the same
 input_end.py  did the rows end, or were they cut off
 pool.py      one producer a worker              report.py    counts and offsets

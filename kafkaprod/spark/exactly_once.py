@@ -1,13 +1,13 @@
-"""A task whose rows and marker stand or fall together: `delivery=transactional`.
+"""A task whose rows and write mark stand or fall together: `delivery=transactional`.
 
-1. Look for the marker without fencing any attempt. If the micro-batch is written, return.
+1. Look for the mark without fencing any attempt. If the micro-batch is written, return.
 2. init_transactions: fences every earlier attempt at this partition, and ends what it left open.
 3. Look again. What is seen now holds: no earlier attempt can commit any more.
-4. One transaction: the rows, the marker, the commit; the last two only when Spark has ended the rows (`input_end.py`).
-5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the marker.
+4. One transaction: the rows, the mark, the commit; the last two only when Spark has ended the rows (`input_end.py`).
+5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the mark.
 
 Two attempts at a micro-batch cannot both commit: when the later one looks, the earlier one is decided. `write()`
-returns only after a commit was acknowledged or a marker seen, so no row is left out.
+returns only after a commit was acknowledged or a mark seen, so no row is left out.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, Kafka
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.spark.input_end import InputCutError
-from kafkaprod.spark.markers import Marker, MarkerPlace, read_marker
 from kafkaprod.spark.options import TransactionOptions
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import transactional_options
 from kafkaprod.spark.replay import RowCount, check_rows
 from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.write_marks import MarkPlace, WriteMark, read_mark
 from kafkaprod.spark.writing import TaskWriter, retry_count
 
-GLANCE_MS: Final = 1_000  # an open transaction that holds a marker for longer is fenced
-SETTLED_MS: Final = 30_000  # after init a marker is held only until its decided transaction is applied
+GLANCE_MS: Final = 1_000  # an open transaction that holds a mark for longer is fenced
+SETTLED_MS: Final = 30_000  # after init a mark is held only until its decided transaction is applied
 _POLL_S: Final = 0.2
 _ABORT_S: Final = 10.0  # after that the transaction is left to the next attempt, or to its timeout
 
@@ -135,54 +135,54 @@ class _Attempt:
         self._options = options
         self._place = place
         self._report = report
-        self._marker_place = MarkerPlace.of(options, place.query, place.partition)
-        self._config = transactional_options(plan.options, self._marker_place.name)
+        self._mark_place = MarkPlace.of(options, place.query, place.partition)
+        self._config = transactional_options(plan.options, self._mark_place.name)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> None:
         with ClusterClient(ProducerConfig.from_options(self._config)) as client:
-            marker = self._glance(client)
-            if self._is_done(marker):
-                self._skip(marker, batches)
+            mark = self._glance(client)
+            if self._is_done(mark):
+                self._skip(mark, batches)
                 return
             with _task_producer(self._config) as producer:
                 producer.init_transactions()
-                marker = read_marker(client, self._marker_place, SETTLED_MS)
-                if self._is_done(marker):
-                    self._skip(marker, batches)
+                mark = read_mark(client, self._mark_place, SETTLED_MS)
+                if self._is_done(mark):
+                    self._skip(mark, batches)
                     return
-                if marker is None and self._place.batch > 0:
-                    logger.info("%s finds no marker: it is the first with rows, or markers have expired", self._place)
+                if mark is None and self._place.batch > 0:
+                    _log.info("%s finds no write mark: it is the first with rows, or marks have expired", self._place)
                 try:
                     self._write(producer, batches)
                 except InputCutError:
                     raise  # whoever has written the rows, this attempt has failed: its transaction is aborted
                 except KafkaError as error:
-                    marker = self._seek_outcome(client, producer, error)
-                    if not self._is_done(marker):
+                    mark = self._seek_outcome(client, producer, error)
+                    if not self._is_done(mark):
                         raise
-                    self._log_success_of(marker, error)
-                    self._take_over(marker)
+                    self._log_success_of(mark, error)
+                    self._take_over(mark)
 
-    def _glance(self, client: ClusterClient) -> Marker | None:
-        """Look without fencing; a transaction that stays open counts as no marker."""
+    def _glance(self, client: ClusterClient) -> WriteMark | None:
+        """Look without fencing; a transaction that stays open counts as no mark."""
         try:
-            return read_marker(client, self._marker_place, GLANCE_MS)
+            return read_mark(client, self._mark_place, GLANCE_MS)
         except BrokerError as error:
             if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 raise
             return None
 
-    def _is_done(self, marker: Marker | None) -> bool:
-        return marker is not None and marker.batch >= self._place.batch
+    def _is_done(self, mark: WriteMark | None) -> bool:
+        return mark is not None and mark.batch >= self._place.batch
 
     def _write(self, producer: Producer, batches: Iterator[pa.RecordBatch]) -> None:
         count = RowCount(self._options)
         producer.begin_transaction()
         TaskWriter(self._plan, producer, self._report).run(count.watch(batches))
         place, plan = self._place, self._plan
-        marker = Marker(place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token)
+        mark = WriteMark(place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token)
         producer.send_offsets_to_transaction(
-            {self._marker_place.partition: (place.batch + 1, marker.to_text())}, self._marker_place.name
+            {self._mark_place.partition: (place.batch + 1, mark.to_text())}, self._mark_place.name
         )
         deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
         while True:
@@ -194,8 +194,8 @@ class _Attempt:
                 if time.monotonic() > deadline_s:
                     raise
 
-    def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> Marker | None:
-        """Return the marker that another attempt, or our own commit, has written in spite of an error."""
+    def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> WriteMark | None:
+        """Return the mark that another attempt, or our own commit, has written in spite of an error."""
         if error.category in (None, "abortable") and getattr(error, "outcome", "not committed") == "not committed":
             try:
                 producer.abort_transaction()
@@ -205,53 +205,53 @@ class _Attempt:
                 return None  # it was ours to the end: no other attempt can have written
         deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
         while True:
-            marker = self._glance(client)
-            if self._is_done(marker) or time.monotonic() > deadline_s:
-                return marker
+            mark = self._glance(client)
+            if self._is_done(mark) or time.monotonic() > deadline_s:
+                return mark
             time.sleep(_POLL_S)
 
-    def _skip(self, marker: Marker | None, batches: Iterator[pa.RecordBatch]) -> None:
+    def _skip(self, mark: WriteMark | None, batches: Iterator[pa.RecordBatch]) -> None:
         """End without writing: the rows are in Kafka."""
-        assert marker is not None
+        assert mark is not None
         place = self._place
-        if marker.batch == place.batch:
-            if place.run and marker.run == place.run and marker.write != self._plan.token:
+        if mark.batch == place.batch:
+            if place.run and mark.run == place.run and mark.write != self._plan.token:
                 raise ConfigError(
-                    f"two writes of micro-batch {place.batch} have the same id {place.query!r} and the same marker "
-                    f"topic {self._options.marker_topic!r}, so the second would be taken for a repetition of the "
+                    f"two writes of micro-batch {place.batch} have the same id {place.query!r} and the same "
+                    f"marker.topic {self._options.mark_topic!r}, so the second would be taken for a repetition of the "
                     "first: give each a write.id of its own"
                 )
-            check_rows(self._options, marker, batches, str(place))
+            check_rows(self._options, mark, batches, str(place))
         else:
-            logger.warning("%s is late: micro-batch %d is already written", place, marker.batch)
-        self._take_over(marker)
+            _log.warning("%s is late: micro-batch %d is already written", place, mark.batch)
+        self._take_over(mark)
 
-    def _log_success_of(self, marker: Marker | None, error: KafkaError) -> None:
+    def _log_success_of(self, mark: WriteMark | None, error: KafkaError) -> None:
         """Say that the rows are in Kafka, in spite of an error that reads as if they were lost."""
-        assert marker is not None
-        if marker.attempt == self._report.attempt:
-            logger.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
+        assert mark is not None
+        if mark.attempt == self._report.attempt:
+            _log.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
             return
         logger.warning(
             "%s was replaced by attempt %d, which has written the same rows: nothing is lost, and readers of committed "
             "data do not see what this attempt sent",
             self._place,
-            marker.attempt,
+            mark.attempt,
         )
         logger.debug("%s ended with an error of its own: %s", self._place, error)
 
-    def _take_over(self, marker: Marker | None) -> None:
+    def _take_over(self, mark: WriteMark | None) -> None:
         """Report what another attempt has written."""
-        assert marker is not None
+        assert mark is not None
         report = self._report
-        report.rows = marker.rows if marker.batch == self._place.batch else 0
+        report.rows = mark.rows if mark.batch == self._place.batch else 0
         report.bytes = report.batches = report.retries = 0
         report.offsets = {}
         report.already_written = 1
-        logger.info("%s was written by attempt %d: %d rows", self._place, marker.attempt, marker.rows)
+        _log.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
 
 
-def check_markers(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:
+def check_marks(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:
     """Look, on the driver, for rows that an earlier attempt wrote as more partitions than there are now.
 
     Args:
@@ -268,14 +268,14 @@ def check_markers(plan: WritePlan, options: TransactionOptions, tasks: list[Writ
     query, batch, count = written[0].query, written[0].batch, len(tasks)
     with ClusterClient(ProducerConfig.from_options(plan.options.kafka)) as client:
         for partition in range(count, count + 4):
-            place = MarkerPlace.of(options, query, partition)
+            place = MarkPlace.of(options, query, partition)
             try:
-                marker = read_marker(client, place, 0)
+                mark = read_mark(client, place, 0)
             except BrokerError as error:
                 if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     raise
                 continue
-            if marker is not None and marker.batch >= batch:
+            if mark is not None and mark.batch >= batch:
                 raise KafkaError(
                     f"micro-batch {batch} of {query} has {count} partitions now, but an earlier attempt wrote "
                     f"partition {partition}: some rows are in Kafka twice. The partitions must be the same in every "

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.exactly_once import check_markers, no_write_id
+from kafkaprod.spark.exactly_once import check_marks, no_write_id
 from kafkaprod.spark.options import SinkOptions, parse_options
 from kafkaprod.spark.plan import make_plan
 from kafkaprod.spark.preflight import check_topic, check_transactions
@@ -50,8 +50,8 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
         sorted((WriteReport.from_json(row.report) for row in rows), key=lambda task: task.partition)
     )
     if parsed.transactions is not None:
-        check_markers(plan, parsed.transactions, report.tasks)
-    logger.info("written: %s", report)
+        check_marks(plan, parsed.transactions, report.tasks)
+    _log.info("written: %s", report)
     return report
 
 

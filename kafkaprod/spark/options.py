@@ -53,13 +53,13 @@ class TransactionOptions:
 
     Attributes:
         prefix: Begins each transactional id and group.
-        marker_topic: Partition 0 of it has the committed offsets that serve as markers.
+        mark_topic: Partition 0 of it has the committed offsets that serve as write marks.
         twin_wait_ms: How long a task that another attempt has fenced waits for that attempt's rows.
         verify: What a repeated task compares with what was written: "count", "content" or "none".
     """
 
     prefix: str
-    marker_topic: str
+    mark_topic: str
     twin_wait_ms: int
     verify: str
 
@@ -138,11 +138,11 @@ def _transactions(given: Mapping[str, Any], kafka: Mapping[str, Any]) -> Transac
             raise ConfigError(f"{name} needs delivery=transactional")
         return None
     check_kafka_options({**kafka, "transactional.id": "of a task"}, "producer")
-    marker_topic = str(given.get("marker.topic", given.get("topic", ""))).strip()
-    if not marker_topic:
+    mark_topic = str(given.get("marker.topic", given.get("topic", ""))).strip()
+    if not mark_topic:
         raise ConfigError(
             "delivery=transactional needs marker.topic if rows name their topics: an existing topic, of whose "
-            "partition 0 offsets are committed as markers"
+            "partition 0 offsets are committed as write marks"
         )
     verify = str(given.get("verify.replay", COUNT)).lower()
     if verify not in (COUNT, CONTENT, NONE):
@@ -153,7 +153,7 @@ def _transactions(given: Mapping[str, Any], kafka: Mapping[str, Any]) -> Transac
     prefix = str(given.get("txn.prefix", "kafkaprod"))
     if not prefix:
         raise ConfigError("txn.prefix must not be empty")
-    return TransactionOptions(prefix, marker_topic, int(wait), verify)
+    return TransactionOptions(prefix, mark_topic, int(wait), verify)
 
 
 def check_kafka_options(kafka: Mapping[str, Any], client: str) -> ProducerConfig:

@@ -12,9 +12,9 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, MetadataTimeoutError
 from kafkaprod.producer import Producer
-from kafkaprod.spark.markers import MarkerPlace
 from kafkaprod.spark.options import SinkOptions
 from kafkaprod.spark.pool import transactional_options
+from kafkaprod.spark.write_marks import MarkPlace
 
 PATIENCE_MS: Final = 15_000  # a topic that was just made may take a moment; max.block.ms if that is less
 
@@ -55,23 +55,23 @@ def check_topic_of_stream(options: SinkOptions) -> None:
 
 
 def check_transactions(options: SinkOptions) -> None:
-    """Look at what the transactions of tasks need: versions, timeouts, rights, the marker topic.
+    """Look at what the transactions of tasks need: versions, timeouts, rights, the topic of marks.
 
     Does nothing without delivery=transactional.
 
     Raises:
         ConfigError: They would fail; the message has every reason.
-        KafkaError: No broker can be used, or the marker topic does not exist.
+        KafkaError: No broker can be used, or marker.topic does not exist.
     """
     transactions = options.transactions
     if transactions is None or not options.is_preflighted:
         return
-    place = MarkerPlace.of(transactions, options.write_id or "preflight", 0)
+    place = MarkPlace.of(transactions, options.write_id or "preflight", 0)
     config = ProducerConfig.from_options(transactional_options(options, place.name))
     with ClusterClient(config) as client:
         if config.allow_auto_create_topics:
-            demand_topic(client, transactions.marker_topic)
-        marker_topic = find_topic(client, transactions.marker_topic, operations=True)
+            demand_topic(client, transactions.mark_topic)
+        mark_topic = find_topic(client, transactions.mark_topic, operations=True)
         facts = query_transactions(client, config, group=place.name)
     findings = examine_transactions(config, facts, SystemClock().wall_ms())
     problems = [
@@ -79,9 +79,9 @@ def check_transactions(options: SinkOptions) -> None:
         for finding in findings
         if finding.level is Level.PROBLEM
     ]
-    if marker_topic.operations is not None and not marker_topic.operations >> READ & 1:
+    if mark_topic.operations is not None and not mark_topic.operations >> READ & 1:
         problems.append(
-            f"this user may not commit offsets for the marker topic {marker_topic.name} -> give it the READ operation"
+            f"this user may not commit offsets for marker.topic={mark_topic.name} -> give it the READ operation"
         )
     if problems:
         raise ConfigError("delivery=transactional cannot work: " + "; ".join(problems))

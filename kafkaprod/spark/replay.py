@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from kafkaprod.errors import ConfigError, KafkaError
-from kafkaprod.spark.markers import Marker
 from kafkaprod.spark.options import CONTENT, NONE, TransactionOptions
+from kafkaprod.spark.write_marks import WriteMark
 
 _MASK: Final = (1 << 64) - 1
 
@@ -41,7 +41,7 @@ def _sum(batch: pa.RecordBatch) -> int:
     return sum(int.from_bytes(blake2b(repr(row).encode(), digest_size=8).digest(), "big") for row in rows)
 
 
-def check_rows(options: TransactionOptions, marker: Marker, batches: Iterable[pa.RecordBatch], task: str) -> None:
+def check_rows(options: TransactionOptions, mark: WriteMark, batches: Iterable[pa.RecordBatch], task: str) -> None:
     """Compare the rows of a task with those that an earlier attempt has written.
 
     Raises:
@@ -52,11 +52,11 @@ def check_rows(options: TransactionOptions, marker: Marker, batches: Iterable[pa
     count = RowCount(options)
     for _ in count.watch(batches):
         pass
-    is_other = marker.checksum is not None and count.checksum is not None and marker.checksum != count.checksum
-    if count.rows != marker.rows or is_other:
+    is_other = mark.checksum is not None and count.checksum is not None and mark.checksum != count.checksum
+    if count.rows != mark.rows or is_other:
         raise ReplayError(
             f"{task} has {count.rows} rows, but other ones were written by an earlier attempt "
-            f"({marker.rows} rows): the rows of a partition must be the same whenever they are computed. They are not "
+            f"({mark.rows} rows): the rows of a partition must be the same whenever they are computed. They are not "
             "with random or current values, an unordered limit, other shuffle partitions, or a changed source or "
             "program. A new batch needs a write.id of its own"
         )

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.exactly_once import check_markers
+from kafkaprod.spark.exactly_once import check_marks
 from kafkaprod.spark.options import boolean_option, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.preflight import check_topic, check_topic_of_stream, check_transactions
@@ -59,7 +59,7 @@ def _commit(plan: WritePlan, messages: Sequence[WriterCommitMessage | None]) -> 
     freeze_imports()
     if plan.options.transactions is not None:
         tasks = [message.report for message in messages if isinstance(message, TaskDone)]
-        check_markers(plan, plan.options.transactions, tasks)
+        check_marks(plan, plan.options.transactions, tasks)
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> WriteReport:

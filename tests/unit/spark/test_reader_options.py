@@ -2,9 +2,10 @@
 
 import pytest
 
+from kafkaprod.admin.topics import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.reader import make_reader
-from kafkaprod.spark.reader_options import EARLIEST, LATEST, parse_reader_options
+from kafkaprod.spark.reader_options import EARLIEST, LATEST, Times, parse_reader_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 
@@ -12,10 +13,10 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "One of the following options must be specified for Kafka source: subscribe, assign."),
+        ({}, "One of the following options must be specified for Kafka source: subscribe, subscribePattern, assign."),
         (
             {"subscribe": "t", "assign": '{"t":[0]}'},
-            "Only one of the following options can be specified for Kafka source: subscribe, assign.",
+            "Only one of the following options can be specified for Kafka source: subscribe, subscribePattern, assign.",
         ),
         ({"subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
         ({"assign": "t"}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got t'),
@@ -23,9 +24,11 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
         ({"assign": '{"t":0}'}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}, got {"t":0}'),
         ({"assign": '{"t":["0"]}'}, "Expected e.g."),
         ({"assign": '{"t":[true]}'}, "Expected e.g."),
-        ({"subscribePattern": "t.*"}, "'subscribepattern' of Spark's own source is not supported: name the topics"),
-        ({"subscribe": "t", "startingTimestamp": "1"}, "'startingtimestamp' of Spark's own source is not supported"),
-        ({"subscribe": "t", "endingOffsetsByTimestamp": "{}"}, "'endingoffsetsbytimestamp' of Spark's own source"),
+        ({"subscribePattern": "t["}, "subscribePattern='t[' is no regular expression"),
+        ({"subscribe": "t", "startingTimestamp": "now"}, "startingTimestamp='now' must be a number of milliseconds"),
+        ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "endingOffsetsByTimestamp: Expected e.g."),
+        ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "x"}, "must be error or latest"),
+        ({"subscribe": "t", "failOnDataLoss": "x"}, "failondataloss='x' must be true or false"),
         ({"subscribe": "t", "startingOffset": "earliest"}, "did you mean 'startingoffsets'?"),
         ({"subscribe": "t", "group.id": "g", "client.id": "c"}, "write it as 'kafka.client.id'"),
         ({"subscribe": "t", "startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
@@ -50,7 +53,11 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
         ({"subscribe": "t", "includeHeaders": "yes"}, "includeheaders='yes' must be true or false"),
         ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
         ({"subscribe": "t", "kafka.group.id": "g"}, "'group.id' is not supported: the reader joins no group"),
-        ({"subscribe": "t", "kafka.isolation.level": "read_committed"}, "'isolation.level' is not supported"),
+        ({"subscribe": "t", "kafka.isolation.level": "x"}, "'x' must be one of read_uncommitted, read_committed"),
+        (
+            {"subscribe": "t", "kafka.isolation.level": "read_committed", "isolation.level": "read_uncommitted"},
+            "differ: leave one out",
+        ),
         ({"subscribe": "t", "kafka.key.deserializer": "x"}, "'key.deserializer' is not supported: keys are binary"),
     ],
 )
@@ -80,3 +87,30 @@ def test_options_of_the_reader_are_read_as_sparks_source_reads_them() -> None:
     assert options.starting == {("b", 0): 5, ("b", 2): EARLIEST, ("a", 1): 0}
     assert options.ending == LATEST
     assert parse_reader_options(SERVERS | {"subscribe": "a, b,,a"}).assigned == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize("name", ["isolation.level", "kafka.isolation.level"])
+def test_isolation_is_read_uncommitted_unless_it_is_given(name: str) -> None:
+    assert parse_reader_options(SERVERS | {"subscribe": "t"}).isolation == READ_UNCOMMITTED
+    options = parse_reader_options(SERVERS | {"subscribe": "t", name: "READ_COMMITTED"})
+    assert options.isolation == READ_COMMITTED
+    assert "isolation.level" not in options.kafka
+
+
+def test_times_win_over_offsets_and_one_time_for_all_over_those_of_partitions() -> None:
+    given = {"subscribe": "t", "startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t":{"0":5}}'}
+    assert parse_reader_options(SERVERS | given).starting == Times({("t", 0): 5}, is_missing_refused=True)
+    options = parse_reader_options(
+        SERVERS
+        | given
+        | {"startingTimestamp": "7", "endingTimestamp": "9", "startingOffsetsByTimestampStrategy": "latest"}
+    )
+    assert options.starting == Times(7, is_missing_refused=False)
+    assert options.ending == Times(9, is_missing_refused=False)
+
+
+def test_pattern_replaces_the_names_of_topics() -> None:
+    options = parse_reader_options(SERVERS | {"subscribePattern": r"orders-\d+"})
+    assert options.assigned == {}
+    assert options.pattern is not None
+    assert options.pattern.fullmatch("orders-12")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from kafkaprod.spark.markers import Marker
 from kafkaprod.spark.options import CONTENT, COUNT, NONE, TransactionOptions
 from kafkaprod.spark.replay import ReplayError, RowCount, check_rows
+from kafkaprod.spark.write_marks import WriteMark
 
 ROWS = [pa.record_batch({"v": [1, 2]}), pa.record_batch({"v": [3]})]
 OTHER_ORDER = [pa.record_batch({"v": [3, 1, 2]})]
@@ -16,13 +16,13 @@ FEWER = [pa.record_batch({"v": [1, 2]})]
 
 
 def options(verify: str) -> TransactionOptions:
-    return TransactionOptions("p", "markers", 1000, verify)
+    return TransactionOptions("p", "marks", 1000, verify)
 
 
-def marker(verify: str) -> Marker:
+def mark(verify: str) -> WriteMark:
     count = RowCount(options(verify))
     assert list(count.watch(ROWS)) == ROWS
-    return Marker(7, count.rows, count.checksum, 0, "run", "write")
+    return WriteMark(7, count.rows, count.checksum, 0, "run", "write")
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def marker(verify: str) -> Marker:
 )
 def test_repeated_task_is_compared_as_its_option_says(verify: str, rows: list[pa.RecordBatch], is_same: bool) -> None:
     if is_same:
-        check_rows(options(verify), marker(verify), rows, "task 3")
+        check_rows(options(verify), mark(verify), rows, "task 3")
     else:
         with pytest.raises(ReplayError, match="task 3 has"):
-            check_rows(options(verify), marker(verify), rows, "task 3")
+            check_rows(options(verify), mark(verify), rows, "task 3")

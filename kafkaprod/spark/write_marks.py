@@ -1,7 +1,7 @@
-"""The marker of a task: a committed offset that says which micro-batch of a query's partition is in Kafka.
+"""The write mark of a task: a committed offset that says which micro-batch of a query's partition is in Kafka.
 
-The marker of query q and partition p is what the group `<txn.prefix>-<q>-<p>` has committed for partition 0 of the
-marker topic: b + 1, once micro-batch b is written. It is committed in the transaction of the rows. The transactional id
+The mark of query q and partition p is what the group `<txn.prefix>-<q>-<p>` has committed for partition 0 of the
+mark topic: b + 1, once micro-batch b is written. It is committed in the transaction of the rows. The transactional id
 has the name of the group.
 """
 
@@ -21,12 +21,12 @@ _FORMAT: Final = "kp1"
 
 
 @dataclass(frozen=True, slots=True)
-class MarkerPlace:
-    """Where the marker of a task is.
+class MarkPlace:
+    """Where the mark of a task is.
 
     Attributes:
-        name: The name of the group, and the transactional id.
-        partition: Partition 0 of the marker topic.
+        name: Of the group, and the transactional id.
+        partition: Partition 0 of the mark topic.
     """
 
     name: str
@@ -35,11 +35,11 @@ class MarkerPlace:
     @classmethod
     def of(cls, options: TransactionOptions, query: str, partition: int) -> Self:
         """Return the place for a partition of a query, which is the same for every attempt and micro-batch."""
-        return cls(f"{options.prefix}-{query}-{partition}", TopicPartition(options.marker_topic, 0))
+        return cls(f"{options.prefix}-{query}-{partition}", TopicPartition(options.mark_topic, 0))
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class WriteMark:
     """What is known of the last micro-batch that was written.
 
     Attributes:
@@ -65,11 +65,11 @@ class Marker:
         return f"{_FORMAT} {urlencode(fields)}"
 
     @classmethod
-    def from_committed(cls, committed: CommittedOffset, place: MarkerPlace) -> Self:
+    def from_committed(cls, committed: CommittedOffset, place: MarkPlace) -> Self:
         """Read a committed offset.
 
         Raises:
-            ConfigError: It is no marker: something else uses the group.
+            ConfigError: It is no write mark: something else uses the group.
         """
         kind, _, text = committed.metadata.partition(" ")
         fields = dict(parse_qsl(text, keep_blank_values=True))
@@ -87,22 +87,22 @@ class Marker:
         except (KeyError, ValueError) as error:
             raise ConfigError(
                 f"group {place.name!r} has committed offset {committed.offset} with metadata {committed.metadata!r} "
-                f"for {place.partition.topic}-{place.partition.partition}, which is no marker of a transactional "
+                f"for {place.partition.topic}-{place.partition.partition}, which is no write mark of a transactional "
                 "write: something else uses this group. Set another txn.prefix"
             ) from error
 
 
-def read_marker(client: ClusterClient, place: MarkerPlace, patience_ms: int) -> Marker | None:
-    """Return the marker; None: the partition was never written.
+def read_mark(client: ClusterClient, place: MarkPlace, patience_ms: int) -> WriteMark | None:
+    """Return the mark; None: the partition was never written.
 
     Args:
-        client: A client of the cluster.
-        place: The partition of the marker.
-        patience_ms: How long to wait for an unfinished transaction that holds a marker.
+        client: Of the cluster.
+        place: Of the mark.
+        patience_ms: How long to wait for an unfinished transaction that holds a mark.
 
     Raises:
         ConfigError: Something else uses the group.
         BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
     """
     committed = committed_offset(client, place.name, place.partition, patience_ms)
-    return None if committed is None else Marker.from_committed(committed, place)
+    return None if committed is None else WriteMark.from_committed(committed, place)
