@@ -5,7 +5,7 @@ the batches, by a worker that dies, by shuffle files that are deleted while they
 executor that is killed. The write is a batch by `write()` or `format("kafkaprod")`, or a stream by the data source or
 `foreach_batch`; transactional with each `verify.replay`, or at least once. Then the topic is read by librdkafka and by
 kafkaprod's own reader, both with `read_committed`, and every fourth time with `--own-source` by Spark's own. A
-transactional write must have each row once, the others each row. The table at the end says how many runs each fault had;
+transactional write must have each row once, the others each row. The table at the end counts the runs of each fault;
 the exit status is 1 if one went wrong.
 """
 
@@ -87,8 +87,8 @@ def run(spark: SparkSession, servers: str, plan: Plan, directory: Path, *, has_o
     except Exception as error:
         return f"{type(error).__name__}: {str(error).splitlines()[-1]}"
     if plan.delivery == "at_least_once":
-        values = set(values_of(servers, topic))
-        return "" if values == set(expected) else f"{len(values)} different rows of {rows}"
+        different = set(values_of(servers, topic))
+        return "" if different == set(expected) else f"{len(different)} different rows of {rows}"
     values = committed_values(servers, topic)
     counts = [len(values), _count(spark, "kafkaprod", servers, topic)]
     if has_own_source:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
@@ -41,25 +41,28 @@ def options_for(broker: EmbeddedBroker, topic: str, delivery: str, verify: str =
     return options
 
 
-def save(df: DataFrame, options: dict[str, str], way: str) -> None:
-    if way == "format":
-        df.write.format("kafkaprod").mode("append").options(**options).save()
-    else:
-        write(df, options)
-
-
 PLACES = {"before the first batch": 0, "after the first": 1, "after the second": 2, "after the last": BATCHES}
 IN_PYTHON = [pytest.param(fails_in_python(at), id=f"Python raises {place}") for place, at in PLACES.items()]
 IN_JVM = [pytest.param(fails_in_jvm(at), id=f"the JVM raises {place}") for place, at in PLACES.items()]
 DIES = [pytest.param(fails_in_python(2, "die"), id="Python dies after the second batch")]
 
 
-@pytest.mark.parametrize("way", ["write", pytest.param("format", marks=pytest.mark.spark("4.0"))])
 @pytest.mark.parametrize("stage", IN_PYTHON + IN_JVM + DIES)
 def test_task_whose_rows_are_cut_off_commits_none_of_them(
-    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, stage: Stage, way: str
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, stage: Stage
 ) -> None:
-    save(stage(numbered_rows(spark)), options_for(embedded_broker, topic_name, "transactional"), way)
+    write(stage(numbered_rows(spark)), options_for(embedded_broker, topic_name, "transactional"))
+    assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
+
+
+@pytest.mark.spark("4.0")
+@pytest.mark.parametrize("stage", [fails_in_python(2), fails_in_jvm(1)], ids=["Python", "JVM"])
+def test_data_source_commits_none_of_the_rows_of_a_cut_task(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, stage: Stage
+) -> None:
+    df = stage(numbered_rows(spark))
+    options = options_for(embedded_broker, topic_name, "transactional")
+    df.write.format("kafkaprod").mode("append").options(**options).save()
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
 
 

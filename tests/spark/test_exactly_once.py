@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
@@ -24,6 +25,7 @@ from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.spark import exactly_once, task, write
+from kafkaprod.spark.input_end import END_OF_STREAM
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.report import WriteReport
@@ -250,6 +252,8 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
     for module in (exactly_once, task):
         monkeypatch.setattr(module, "TaskContext", Contexts)
+    # Behind the rows there is what Spark writes there.
+    monkeypatch.setattr(task, "worker_input", lambda: io.BufferedReader(io.BytesIO(END_OF_STREAM)))
     return become
 
 

@@ -1,13 +1,16 @@
 """Topics read as DataFrames, with the schema of Spark's own source."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.producer import Producer
 from kafkaprod.spark import write
+from tests.spark.topics import committed_values
 
 pytestmark = pytest.mark.spark("4.0")
 
@@ -49,7 +52,9 @@ def test_what_was_written_comes_back(spark: SparkSession, embedded_broker: Embed
 
 
 def test_reading_needs_to_know_what(spark: SparkSession, embedded_broker: EmbeddedBroker) -> None:
-    with pytest.raises(AnalysisException, match="must be specified for Kafka source: subscribe, assign"):
+    with pytest.raises(
+        AnalysisException, match="must be specified for Kafka source: subscribe, subscribePattern, assign"
+    ):
         load(spark, embedded_broker).collect()
 
 
@@ -122,3 +127,57 @@ def test_topic_or_partition_that_is_not_there_is_named(
         load(spark, embedded_broker, assign=json.dumps({filled_topic: [7]})).collect()
     with pytest.raises(AnalysisException, match=r"UNKNOWN_TOPIC_OR_PARTITION.*no-such-topic|no-such-topic.*UNKNOWN"):
         load(spark, embedded_broker, subscribe="no-such-topic").collect()
+
+
+def test_aborted_and_open_transactions_are_left_out_with_read_committed(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    producer = Producer(bootstrap_servers=embedded_broker.bootstrap_servers, transactional_id=topic_name)
+    producer.init_transactions()
+    ends: list[Callable[[], object]] = [
+        producer.commit_transaction,
+        producer.abort_transaction,
+        producer.commit_transaction,
+        producer.flush,
+    ]
+    for number, end in enumerate(ends):
+        producer.begin_transaction()
+        for row in range(5):
+            producer.send(topic_name, f"{number}-{row}".encode(), partition=0)
+        end()
+    try:
+        committed = load(spark, embedded_broker, **{"subscribe": topic_name, "kafka.isolation.level": "read_committed"})
+        values = sorted(bytes(row.value) for row in committed.collect())
+        assert values == committed_values(embedded_broker.bootstrap_servers, topic_name)
+        assert values == sorted(f"{number}-{row}".encode() for number in (0, 2) for row in range(5))
+        assert load(spark, embedded_broker, subscribe=topic_name).count() == 20
+    finally:
+        producer.abort_transaction()
+        producer.close()
+
+
+def test_topics_by_pattern_and_offsets_by_time(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    rows = "select cast(id as string) as value, 0 as partition, timestamp_millis(1000 * id) as timestamp from range(10)"
+    write(spark.sql(rows), servers(embedded_broker), topic=topic_name)
+    options = {"subscribePattern": f".*{topic_name[1:]}", "startingOffsetsByTimestampStrategy": "latest"}
+    some = load(spark, embedded_broker, **options, startingTimestamp="3000", endingTimestamp="7000")
+    assert [row.value for row in some.sort("offset").collect()] == [b"3", b"4", b"5", b"6"]
+    with pytest.raises(AnalysisException, match=r"No offset matched .* timestamp 99000"):
+        load(spark, embedded_broker, subscribe=topic_name, startingTimestamp="99000").collect()
+    with pytest.raises(AnalysisException, match="matches none of"):
+        load(spark, embedded_broker, subscribePattern="no-such-topic.+").collect()
+
+
+def test_what_is_not_in_the_log_is_left_out_if_that_is_wanted(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    rows = "select cast(id as string) as value, 0 as partition from range(10)"
+    write(spark.sql(rows), servers(embedded_broker), topic=topic_name)
+    ends = {"assign": json.dumps({topic_name: [0]}), "endingOffsets": json.dumps({topic_name: {"0": 15}})}
+    with pytest.raises(
+        AnalysisException, match="nothing was written behind it. With failOnDataLoss=false what is left"
+    ):
+        load(spark, embedded_broker, **ends).collect()
+    assert load(spark, embedded_broker, **ends, failOnDataLoss="false").count() == 10

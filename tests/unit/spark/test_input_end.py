@@ -32,7 +32,7 @@ WHOLE = stream_of(BATCHES)
 ENDED = len(WHOLE) - len(END_OF_STREAM)  # behind Arrow's own end of stream, which pyarrow does not demand
 
 
-def read(data: bytes) -> tuple[Iterator[pa.RecordBatch], io.BufferedReader]:
+def read(data: bytes) -> tuple[Iterator[pa.RecordBatch], Any]:
     """What Spark's worker passes to a task, and where it comes from."""
     infile = io.BufferedReader(io.BytesIO(data))
 
