@@ -177,7 +177,7 @@ def test_what_is_not_in_the_log_is_left_out_if_that_is_wanted(
     write(spark.sql(rows), servers(embedded_broker), topic=topic_name)
     ends = {"assign": json.dumps({topic_name: [0]}), "endingOffsets": json.dumps({topic_name: {"0": 15}})}
     with pytest.raises(
-        AnalysisException, match="nothing was written behind it. With failOnDataLoss=false what is left"
+        AnalysisException, match=r"nothing was written behind it\. With failOnDataLoss=false what is left"
     ):
         load(spark, embedded_broker, **ends).collect()
     assert load(spark, embedded_broker, **ends, failOnDataLoss="false").count() == 10
