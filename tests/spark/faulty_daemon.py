@@ -3,9 +3,9 @@
 The directory in `KAFKAPROD_FAULTS` holds the faults to come, as empty files `<kind>.<place>.<number>`. The first worker
 that passes the place takes one: it renames the file to `done.<kind>.<place>.<number>`. Places are
 
-    within   rows are acknowledged, more rows and the marker are missing
-    rows     all rows are acknowledged, the marker is not sent
-    marker   rows and marker are in the transaction, which is not committed
+    within   rows are acknowledged, more rows and the mark are missing
+    rows     all rows are acknowledged, the mark is not sent
+    mark     rows and mark are in the transaction, which is not committed
     commit   the transaction is committed, Spark does not know
 
 and kinds `fail` (the task raises), `worker` and `executor` (killed with -9), `slow` (waits for another attempt at the
@@ -26,7 +26,7 @@ from kafkaprod.producer import Producer
 from kafkaprod.spark import exactly_once, writing
 
 VARIABLE = "KAFKAPROD_FAULTS"
-PLACES = ("within", "rows", "marker", "commit")
+PLACES = ("within", "rows", "mark", "commit")
 PATIENCE_S = 30.0  # of a slow attempt; then it writes as if nothing had been
 
 
@@ -124,7 +124,7 @@ def install(faults: Faults) -> None:
             super().send_offsets_to_transaction(*arguments, **options)
 
         def commit_transaction(self, timeout: float | None = None) -> None:
-            faults.act("marker")
+            faults.act("mark")
             super().commit_transaction(timeout)
             faults.act("commit")
 

@@ -346,7 +346,7 @@ def test_commit_whose_answer_is_lost_is_repeated(attempts: Callable[[int, int], 
 
 
 def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Callable[[int, int], None]) -> None:
-    """An open transaction holds the marker: readers of stable offsets would wait for its timeout."""
+    """An open transaction holds the mark: readers of stable offsets would wait for its timeout."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
         plan = make_plan(VALUE, parse_options(options_for(broker, "t")))
         dead = Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="kafkaprod-q-0")
