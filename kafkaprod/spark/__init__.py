@@ -1,16 +1,29 @@
 """Apache Spark: write DataFrames to Kafka and read them back, without a jar.
 
-source.py    the data source `kafkaprod`        frames.py    write(df, ...), foreach_batch(...)
-options.py   options and their errors           plan.py      columns and their errors
-task.py      the part on executors              rows.py      record batches to the producer
-exactly_once.py  a task as one transaction  write_marks.py  which micro-batch is written
-writing.py   rows through a producer           replay.py    are repeated rows the same
-input_end.py  did the rows end, or were they cut off
-pool.py      one producer a worker              report.py    counts and offsets
-reader.py    topics back into DataFrames        deduplication.py  headers that identify rows
-preflight.py the topic, checked on the driver    session.py   settings and data source of a session
-pushdown.py  filters for the reader             reader_options.py  its options and their errors
-shipping.py  the package, sent to workers that lack it
+frames          write(df, ...), foreach_batch(...)
+shipping        the package, sent to workers that lack it
+session         settings and data source of a session
+source          the data source `kafkaprod`
+preflight       the topic, checked on the driver
+reader          topics back into DataFrames
+range_reader    reads one range of offsets to its end
+ranges          which offsets of which partitions a read covers
+pushdown        filters that the reader applies itself
+reader_options  the options of the reader and their errors
+task            the part on executors
+exactly_once    a task as one transaction
+input_end       whether a task's rows came to their end, or were cut off
+pool            one producer a worker
+replay          are repeated rows the same
+worker          what a Python worker does once
+write_marks     which micro-batch is written
+writing         rows through a producer
+deduplication   headers that identify rows
+report          counts and offsets
+rows            record batches to the producer
+plan            columns and their errors
+options         options of the sink and their errors
+avro            values as Avro records
 """
 
 try:

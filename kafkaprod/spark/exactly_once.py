@@ -151,7 +151,7 @@ class _Attempt:
                     self._skip(mark, batches)
                     return
                 if mark is None and self._place.batch > 0:
-                    _log.info("%s finds no write mark: it is the first with rows, or marks have expired", self._place)
+                    logger.info("%s finds no write mark: it is the first with rows, or marks have expired", self._place)
                 try:
                     self._write(producer, batches)
                 except InputCutError:
@@ -223,14 +223,14 @@ class _Attempt:
                 )
             check_rows(self._options, mark, batches, str(place))
         else:
-            _log.warning("%s is late: micro-batch %d is already written", place, mark.batch)
+            logger.warning("%s is late: micro-batch %d is already written", place, mark.batch)
         self._take_over(mark)
 
     def _log_success_of(self, mark: WriteMark | None, error: KafkaError) -> None:
         """Say that the rows are in Kafka, in spite of an error that reads as if they were lost."""
         assert mark is not None
         if mark.attempt == self._report.attempt:
-            _log.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
+            logger.warning("%s is committed, although its commit ended with an error: %s", self._place, error)
             return
         logger.warning(
             "%s was replaced by attempt %d, which has written the same rows: nothing is lost, and readers of committed "
@@ -248,7 +248,7 @@ class _Attempt:
         report.bytes = report.batches = report.retries = 0
         report.offsets = {}
         report.already_written = 1
-        _log.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
+        logger.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
 
 
 def check_marks(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:

@@ -51,7 +51,7 @@ def write(df: DataFrame, options: Mapping[str, Any] | None = None, /, **more: An
     )
     if parsed.transactions is not None:
         check_marks(plan, parsed.transactions, report.tasks)
-    _log.info("written: %s", report)
+    logger.info("written: %s", report)
     return report
 
 

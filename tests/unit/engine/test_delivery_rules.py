@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, judge, may_be_persisted
+from kafkaprod.engine.delivery_rules import MAYBE_PERSISTED, BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 SPLIT, SUCCEED, RETRY, RENUMBER, FAIL = (
