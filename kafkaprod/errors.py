@@ -63,9 +63,9 @@ class KafkaError(Exception):
         result: The BlockResult or TableResult of a block or table that was queued in part; else None.
         category: What to do after an error of a transaction (KIP-1050): "retriable", repeat the same call; "abortable",
             abort the transaction and begin the next one; "recoverable", close this producer and make a new one if this
-            instance is to stay; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
-        outcome: Of an error that a transaction call raised, what is certain about the transaction: "committed" (only
-            the epoch for the next one is missing), "not committed" (none of it is visible, or ever will be unless you
+            instance stays; "invalid", close it and correct an option or an ACL. None: it concerns no transaction.
+        outcome: What is certain about the transaction after an error of a transaction call: "committed" (only the
+            epoch for the next one is missing), "not committed" (none of it is visible, or ever will be unless you
             commit it yet), or "unknown": a coordinator may have committed it, or may do so later; repeat the call
             after a timeout, read the committed offsets of the input after other errors. None: no transaction was open.
     """

@@ -1,7 +1,7 @@
-"""Whether a task's rows came to their end, or were cut off.
+"""Whether a task's rows reached their end, or were cut off.
 
 If a stage before the sink fails, Spark shuts the socket to the worker. The Arrow stream then stops behind a batch, and
-pyarrow takes that for its end. What tells the two apart comes behind the stream, on the worker's own input:
+pyarrow takes that for its end. The difference follows the stream, on the worker's own input:
 
     all rows were written    Arrow's end of stream (FF FF FF FF 00 00 00 00), then the number END_OF_STREAM (-4)
     anything else            nothing: the socket is at its end, or reset

@@ -18,16 +18,16 @@ from kafkaprod.spark.reader_options import ReaderOptions
 
 PATIENCE_S: Final = 60.0  # for the next records, which are in the log: a new leader learns of its end by followers
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 class RangeReader:
     """Reads a range.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         place: The range.
-        options: Of the read.
+        options: The options of the read.
         patience_s: How long answers may be empty before the range's end.
     """
 
@@ -61,7 +61,7 @@ class RangeReader:
                 deadline_s = time.monotonic() + self._patience_s
             elif time.monotonic() > deadline_s:  # an answer without records is not the end
                 raise KafkaError(
-                    f"{self._name()} was to be read up to offset {end}, but there was no record from {offset} on for "
+                    f"{self._name()} should be read up to offset {end}, but there was no record from {offset} on for "
                     f"{self._patience_s:g} s; its log ends at {self._reader.end_offset}: was it truncated?",
                     topic=self._place.topic,
                     partition=self._place.partition,
@@ -82,12 +82,12 @@ class RangeReader:
             return None
 
     def _after_loss(self, offset: int) -> int:
-        """Return where to go on behind records that are gone. Raises KafkaError if that is not wanted, or not so."""
+        """Return where to continue after records that are gone. Raises KafkaError if that is not wanted, or not so."""
         place = self._place
         first = log_offsets(self._client, place.topic, EARLIEST)[place.partition]
         if first <= offset:
             raise KafkaError(
-                f"{self._name()} was to be read from offset {offset} up to {place.end}, but its log ends before that: "
+                f"{self._name()} should be read from offset {offset} up to {place.end}, but its log ends before that: "
                 "it was truncated, or the topic was deleted and made again",
                 topic=place.topic,
                 partition=place.partition,
@@ -103,7 +103,7 @@ class RangeReader:
                 topic=place.topic,
                 partition=place.partition,
             )
-        _log.warning("%s. What is left is read, because failOnDataLoss=false", what)
+        logger.warning("%s. What is left is read, because failOnDataLoss=false", what)
         return last + 1
 
     def _name(self) -> str:

@@ -16,7 +16,7 @@ from kafkaprod.spark.reader_options import EARLIEST, LATEST, Offsets, Place, Rea
 
 Logs = Mapping[Place, tuple[int, int]]  # first offset and end of each log
 
-_log = logging.getLogger("kafkaprod.spark")
+logger = logging.getLogger("kafkaprod.spark")
 
 
 @dataclass
@@ -33,8 +33,8 @@ def settle_ranges(client: ClusterClient, options: ReaderOptions, bounds: Bounds)
     """Return the ranges to read, without empty ones.
 
     Args:
-        client: Of the cluster.
-        options: Of the read.
+        client: A client of the cluster.
+        options: The options of the read.
         bounds: What Spark's filters leave of it.
 
     Raises:
@@ -89,7 +89,7 @@ def _inside(
         cause = "nothing was written behind it"
     if options.fails_on_loss:
         raise ConfigError(f"{what}; {cause}. With failOnDataLoss=false what is left is read")
-    _log.warning("%s; %s. What is left is read, because failOnDataLoss=false", what, cause)
+    logger.warning("%s; %s. What is left is read, because failOnDataLoss=false", what, cause)
     return tuple(min(max(offset, log[0]), log[1]) for offset in wanted)  # type: ignore[return-value]
 
 
@@ -97,10 +97,10 @@ def _settle(client: ClusterClient, end: str, wanted: Offsets | Times, logs: Logs
     """Replace EARLIEST, LATEST and times by offsets.
 
     Args:
-        client: Of the cluster.
+        client: A client of the cluster.
         end: "starting" or "ending".
         wanted: As given.
-        logs: Of the partitions that are read.
+        logs: The logs of the partitions that are read.
     """
     given = wanted.wanted if isinstance(wanted, Times) else wanted
     if isinstance(given, dict) and given.keys() != logs.keys():

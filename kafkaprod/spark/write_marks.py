@@ -25,7 +25,7 @@ class MarkPlace:
     """Where the mark of a task is.
 
     Attributes:
-        name: Of the group, and the transactional id.
+        name: The name of the group, and the transactional id.
         partition: Partition 0 of the mark topic.
     """
 
@@ -96,8 +96,8 @@ def read_mark(client: ClusterClient, place: MarkPlace, patience_ms: int) -> Writ
     """Return the mark; None: the partition was never written.
 
     Args:
-        client: Of the cluster.
-        place: Of the mark.
+        client: A client of the cluster.
+        place: The partition of the mark.
         patience_ms: How long to wait for an unfinished transaction that holds a mark.
 
     Raises:

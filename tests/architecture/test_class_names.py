@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
-BEING_RENAMED = {"Channel", "Host", "Marker", "Session"}  # in embedding, the loader and the Spark sink
+BEING_RENAMED = {"Marker", "Session"}  # in the loader
 COMPILED = re.compile(r"^(?:cdef )?class (\w+)", re.MULTILINE)
 
 

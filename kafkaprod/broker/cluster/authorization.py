@@ -272,7 +272,7 @@ def rule_of_options(operation: int, results: str) -> Special:
     return call
 
 
-# -- authorized operations (KIP-430) ---------------------------------------------------------------------------------
+# -- authorized operations (KIP-430) -----------------------------------------------------------------------------------
 
 
 def show_authorized_operations(authorizer: Authorizer, outcome: Any) -> None:

@@ -30,7 +30,7 @@ class Failure:
 
     Attributes:
         text: What happened, to which transaction, and what to do.
-        outcome: Of the transaction; None: none was open.
+        outcome: What is certain about the transaction; None: none was open.
     """
 
     error_class: type[KafkaError]

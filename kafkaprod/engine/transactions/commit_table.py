@@ -125,7 +125,7 @@ def after_answer(before: Log, code: int, *, is_commit: bool) -> Log:
     Args:
         before: What it might hold before.
         code: The answer.
-        is_commit: EndTxn was to commit; else to abort.
+        is_commit: Whether EndTxn commits; else it aborts.
     """
     if not is_commit:
         return Log.WITHOUT if code == ErrorCode.NONE else before

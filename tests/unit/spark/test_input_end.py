@@ -116,7 +116,7 @@ def test_input_of_a_worker_is_found_in_the_calls_that_led_to_the_task(name: str)
     assert worker_input() is None
 
 
-# --- a task in a transaction ------------------------------------------------------------------------------------------
+# -- a task in a transaction -------------------------------------------------------------------------------------------
 
 PLAN_OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "topic": "t", "delivery": "transactional", "write.id": "w"}
 

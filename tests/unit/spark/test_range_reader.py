@@ -70,7 +70,7 @@ def test_answer_without_records_is_not_the_end(monkeypatch: pytest.MonkeyPatch) 
 
 def test_end_that_does_not_come_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, _ = reader_of(monkeypatch, [[batch(0, 3)], []], patience_s=-1)
-    with pytest.raises(KafkaError, match=r"t\[0\] was to be read up to offset 10, .* from 4 on .* ends at 4"):
+    with pytest.raises(KafkaError, match=r"t\[0\] should be read up to offset 10, .* from 4 on .* ends at 4"):
         offsets(reader)
 
 
