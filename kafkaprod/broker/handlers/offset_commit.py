@@ -10,19 +10,16 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
-from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
-from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
+from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafkaprod.structs import TopicPartition
 
 API = ApiKey.OFFSET_COMMIT
 LANE = Lane.CONTROL
@@ -33,25 +30,11 @@ COORDINATED_BY = GROUPS
 def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Check each partition, then the sender if any is left; store what is right."""
     now_ms = broker.clock.wall_ms()
-    changes: list[Change] = []
-    topics = []
-    for topic in request.body.topics:
-        name = broker.topics.name_of(topic.name, topic.topic_id)
-        outcomes = []
-        for wanted in topic.partitions:
-            error_code = committed_offset_error(broker, name, wanted)
-            if error_code is ErrorCode.NONE:
-                key = OffsetKey(request.body.group_id, TopicPartition(name or "", wanted.partition_index))
-                changes.append((key, _committed(wanted, now_ms)))
-            outcomes.append(
-                OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
-            )
-        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
+    response = refuse(request, ErrorCode.NONE)
+    changes = check_offsets(broker, request.body, response, now_ms)
     if changes:
-        error_code = _write(broker, request, changes, now_ms)
-        for outcome in (outcome for topic in topics for outcome in topic.partitions):
-            outcome.error_code = outcome.error_code or error_code
-    return OffsetCommitResponse(topics=topics)
+        give_error(response, _write(broker, request, changes, now_ms))
+    return response
 
 
 def _write(
@@ -92,10 +75,4 @@ def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> Offs
             )
             for topic in request.body.topics
         ]
-    )
-
-
-def _committed(wanted: OffsetCommitRequestPartition, now_ms: int) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
     )

@@ -12,9 +12,8 @@ from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
-from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
-from kafkaprod.broker.handlers.committed_offsets import are_too_large, committed_offset_error
+from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.internal_records import TransactionOwner
@@ -23,7 +22,6 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -47,21 +45,8 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
     The valid offsets stay pending until the transaction's marker arrives.
     """
     now_ms = broker.clock.wall_ms()
-    changes: list[Change] = []
-    topics = []
-    for topic in request.body.topics:
-        name = broker.topics.name_of(topic.name, topic.topic_id)
-        outcomes = []
-        for wanted in topic.partitions:
-            error_code = committed_offset_error(broker, name, wanted)
-            if error_code is ErrorCode.NONE:
-                key = OffsetKey(request.body.group_id, TopicPartition(name or "", wanted.partition_index))
-                changes.append((key, _offset_of(wanted, now_ms)))
-            outcomes.append(
-                TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
-            )
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=outcomes))
-    response = TxnOffsetCommitResponse(topics=topics)
+    response = refuse(request, ErrorCode.NONE)
+    changes = check_offsets(broker, request.body, response, now_ms)
     if not changes:
         return response
     if not request.body.group_id:
@@ -103,9 +88,7 @@ def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
 
 
 def _with_error(response: TxnOffsetCommitResponse, error_code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Give an error to all partitions that have none yet."""
-    for outcome in (outcome for topic in response.topics for outcome in topic.partitions):
-        outcome.error_code = outcome.error_code or error_code
+    give_error(response, error_code)
     return response
 
 
@@ -152,9 +135,3 @@ def _error_for_version(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_VERSION_WITH_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     return error
-
-
-def _offset_of(wanted: TxnOffsetCommitRequestPartition, now_ms: int) -> OffsetCommitValue:
-    return OffsetCommitValue(
-        wanted.committed_offset, wanted.committed_leader_epoch, wanted.committed_metadata or "", now_ms
-    )
