@@ -18,7 +18,7 @@ test_users.py           describe_client_quotas describe_user_scram_credentials
 Elsewhere, with other brokers or with clients:
 
 tests/unit/broker/server/test_router.py             api_versions
-tests/unit/broker/server/test_authorization.py      describe_acls
+tests/unit/broker/cluster/test_authorization.py     describe_acls
 tests/integration/cluster/test_admin.py             describe_cluster
 tests/integration/cluster                           fetch_followers replicate_metadata
 tests/integration/test_broker_security.py           sasl_authenticate sasl_handshake
