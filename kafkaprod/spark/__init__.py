@@ -12,7 +12,7 @@ pushdown        filters that the reader applies itself
 reader_options  the options of the reader and their errors
 task            the part on executors
 exactly_once    a task as one transaction
-input_end       whether a task's rows came to their end, or were cut off
+input_end       whether a task has all of its rows, or they were cut off
 pool            one producer a worker
 replay          are repeated rows the same
 worker          what a Python worker does once

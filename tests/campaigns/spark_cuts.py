@@ -1,4 +1,4 @@
-"""Stages before the sink fail, again and again: `python -m tests.spark_cuts --runs 200 --executors 20`.
+"""Stages before the sink fail, again and again: `python -m tests.campaigns.spark_cuts --runs 200 --executors 20`.
 
 Each run writes rows through a stage that fails once for each task: in Python or in the JVM before, between or behind
 the batches, by a worker that dies, by shuffle files that are deleted while they are read, or (`--executors`) by an
@@ -164,7 +164,7 @@ def _show(tally: collections.Counter[str]) -> None:
 
 def main() -> int:
     """Run as the arguments say."""
-    parser = argparse.ArgumentParser(prog="python -m tests.spark_cuts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.spark_cuts", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, default=0, help="on one host (default: 0)")
     parser.add_argument("--executors", type=int, default=0, metavar="RUNS", help="that kill executors (default: 0)")
