@@ -144,6 +144,7 @@ def test_aborted_and_open_transactions_are_left_out_with_read_committed(
         producer.begin_transaction()
         for row in range(5):
             producer.send(topic_name, f"{number}-{row}".encode(), partition=0)
+        producer.flush()  # an abort drops what was not sent
         end()
     try:
         committed = load(spark, embedded_broker, **{"subscribe": topic_name, "kafka.isolation.level": "read_committed"})
@@ -159,7 +160,8 @@ def test_aborted_and_open_transactions_are_left_out_with_read_committed(
 def test_topics_by_pattern_and_offsets_by_time(
     spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
 ) -> None:
-    rows = "select cast(id as string) as value, 0 as partition, timestamp_millis(1000 * id) as timestamp from range(10)"
+    rows = "select cast(id as string) as value, 0 as partition, timestamp_millis(1000 * id) as timestamp"
+    rows += " from range(0, 10, 1, 1)"  # one task, so in this order
     write(spark.sql(rows), servers(embedded_broker), topic=topic_name)
     options = {"subscribePattern": f".*{topic_name[1:]}", "startingOffsetsByTimestampStrategy": "latest"}
     some = load(spark, embedded_broker, **options, startingTimestamp="3000", endingTimestamp="7000")
