@@ -15,6 +15,7 @@ from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.spark.ranges import TopicRange
 from kafkaprod.spark.reader_options import ReaderOptions
+from kafkaprod.text import printable
 
 PATIENCE_S: Final = 60.0  # for the next records, which are in the log: a new leader learns of its end by followers
 
@@ -103,7 +104,7 @@ class RangeReader:
                 topic=place.topic,
                 partition=place.partition,
             )
-        logger.warning("%s. What is left is read, because failOnDataLoss=false", what)
+        logger.warning("%s. What is left is read, because failOnDataLoss=false", printable(what))
         return last + 1
 
     def _name(self) -> str:

@@ -13,6 +13,7 @@ from kafkaprod.admin.topics import READ_COMMITTED, list_topics, log_offsets
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.pushdown import Bounds
 from kafkaprod.spark.reader_options import EARLIEST, LATEST, Offsets, Place, ReaderOptions, Times
+from kafkaprod.text import printable
 
 Logs = Mapping[Place, tuple[int, int]]  # first offset and end of each log
 
@@ -89,7 +90,7 @@ def _inside(
         cause = "nothing was written behind it"
     if options.fails_on_loss:
         raise ConfigError(f"{what}; {cause}. With failOnDataLoss=false what is left is read")
-    logger.warning("%s; %s. What is left is read, because failOnDataLoss=false", what, cause)
+    logger.warning("%s; %s. What is left is read, because failOnDataLoss=false", printable(what), printable(str(cause)))
     return tuple(min(max(offset, log[0]), log[1]) for offset in wanted)  # type: ignore[return-value]
 
 
