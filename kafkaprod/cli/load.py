@@ -27,6 +27,7 @@ from kafkaprod.cli.main import SOME_BAD_ROWS
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
 from kafkaprod.cli.terminal import INTERRUPTED, coloured
 from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, LoadRefusedError, is_temporary
 from kafkaprod.loader.inputs import Source, find_sources
@@ -38,7 +39,6 @@ from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions, check_readable
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.session import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.text import counted, printable
 
 TRY_AGAIN: Final = os.EX_TEMPFAIL  # 75
@@ -156,13 +156,13 @@ def _load_in_transactions(
     client: ClusterClient,
     transactional_id: str,
 ) -> int:
-    from kafkaprod.loader.transactional import TransactionalLoad, find_marker
+    from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
-    marker = find_marker(client, transactional_id, options.topic) if options.resume else None
+    committed = find_position(client, transactional_id, options.topic) if options.resume else None
     settings = load_options(client, options, producer_options, fingerprint_of(options, reading, sources), None)
-    progress = make_progress(sources, None if marker is None else marker.position, is_quiet=options.quiet)
+    progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:
-        done_at = marker.done_at if marker is not None and marker.is_begun else None
+        done_at = committed.done_at if committed is not None and committed.is_begun else None
         _show_resumed(progress, f"transactional id {transactional_id!r}", done_at)
     sink = make_sink(options.on_error, None, "", None, progress)
     job = Job(sources, reading, settings, sink, progress, None, LoadReport(options.topic))

@@ -12,6 +12,7 @@ from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_mi
 from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
+from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import Source
@@ -20,7 +21,6 @@ from kafkaprod.loader.manifest import Manifest
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.progress import Quiet
-from kafkaprod.loader.session import LoadOptions
 from kafkaprod.producer import Producer
 from kafkaprod.text import counted
 

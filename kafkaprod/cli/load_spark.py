@@ -23,6 +23,7 @@ from typing import Any, Final
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import ConfigError
+from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, open_dead_letters
 from kafkaprod.loader.errors import LoadError, missing_package
 from kafkaprod.loader.inputs import Source
@@ -34,7 +35,6 @@ from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.session import LoadOptions
 from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver

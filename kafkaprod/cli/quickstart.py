@@ -19,6 +19,7 @@ from kafkaprod.cli.load_setup import check_on_error, make_sink
 from kafkaprod.cli.main import SOME_BAD_ROWS, examples
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed
 from kafkaprod.loader.inputs import Source, find_sources
@@ -26,7 +27,6 @@ from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.progress import make_progress
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.session import LoadOptions
 from kafkaprod.tables.row_plan import RowPlan
 from kafkaprod.text import counted
 

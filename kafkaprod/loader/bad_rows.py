@@ -145,7 +145,7 @@ class DeadLetterFile:
         self._file.close()
 
     def join(self, producer: Any) -> None:
-        """Do nothing: the file's length is in the marker."""
+        """Do nothing: the file's length is in the committed position."""
 
 
 class DeadLetterTopic:

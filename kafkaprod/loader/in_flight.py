@@ -32,7 +32,7 @@ _RECORD_REFUSED: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTA
 
 
 class LogIsAheadError(Exception):
-    """The broker has sequence numbers that the session did not know of."""
+    """The broker has sequence numbers that the attempt did not know of."""
 
 
 class BatchTooLargeError(Exception):
@@ -66,7 +66,7 @@ class SentBlock:
 
 
 class InFlight:
-    """Holds the blocks of a session, oldest first; settling them moves the manifest forward.
+    """Holds the blocks of an attempt, oldest first; settling them moves the manifest forward.
 
     Args:
         manifest: Is changed, in memory.

@@ -10,7 +10,7 @@ from kafkaprod.loader.inputs import Source, open_source
 READ_BYTES: Final = 1 << 20
 
 
-class Rows(Protocol):
+class TextPiece(Protocol):
     """Is a piece of a text; see `text.Piece`."""
 
     @property
@@ -40,7 +40,7 @@ class LineCounter:
         self._start = -1  # of the piece whose rows are in `_lines`
         self._lines: list[int] = []
 
-    def line_of(self, piece: Rows, first_row: int, row: int) -> int | None:
+    def line_of(self, piece: TextPiece, first_row: int, row: int) -> int | None:
         """Return the line of a row, from 1; None if it is not known.
 
         Args:
@@ -72,7 +72,7 @@ class LineCounter:
         return self._newlines
 
 
-def _newlines_before_rows(piece: Rows) -> list[int]:
+def _newlines_before_rows(piece: TextPiece) -> list[int]:
     """Return how many line ends of the piece are before each of its rows."""
     text = bytes(piece.text[: piece.used])
     rows = Column.from_views(piece.views, [piece.text], name="value")

@@ -1,9 +1,9 @@
-"""Run a load from beginning to end: sessions over the inputs until every row has its outcome.
+"""Run a load from beginning to end: attempts over the inputs until every row has its outcome.
 
-A session reads from the manifest's position on, skips what the log has (`recovery`), sends block by block, and writes
+An attempt reads from the manifest's position on, skips what the log has (`recovery`), sends block by block, and writes
 the manifest again when blocks are acknowledged. It ends with the input, with an error, where the broker has sequence
-numbers that the session does not know, or where it rejects a row; then the next session begins by reading the tails
-again. A rejected row is a bad row for the next session, which has its bytes again.
+numbers that the attempt does not know, or where it rejects a row; then the next attempt begins by reading the tails
+again. A rejected row is a bad row for the next attempt, which has its bytes again.
 Memory: what the producer holds (buffer_memory), two blocks, and twelve bytes per row in flight.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
+from kafkaprod.loader.attempt import Attempt, Job, LoadOptions, Progress
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
@@ -29,10 +30,9 @@ from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.session import Job, LoadOptions, Progress, Session
 from kafkaprod.text import counted
 
-MAX_RESTARTS: Final = 10  # sessions in a row without a row acknowledged
+MAX_RESTARTS: Final = 10  # attempts in a row without a row acknowledged
 
 logger = logging.getLogger("kafkaprod.loader")
 
@@ -96,7 +96,7 @@ class Load:
                         self._read_tails(self._manifest, is_first=is_first)
                         before = self.report.sent_count
                     is_first = False
-                    self._run_session(self._manifest)
+                    self._run_attempt(self._manifest)
                 except RowsRefusedError as error:
                     self._manifest.refused += error.rows
                     self._restart(self._manifest, error)
@@ -120,12 +120,12 @@ class Load:
         self.report.is_complete = True
         return self.report
 
-    def _run_session(self, manifest: Manifest) -> None:
-        session = Session(self._job, manifest)
+    def _run_attempt(self, manifest: Manifest) -> None:
+        attempt = Attempt(self._job, manifest)
         try:
-            session.run()
+            attempt.run()
         finally:
-            self.has_sent = self.has_sent or session.has_sent
+            self.has_sent = self.has_sent or attempt.has_sent
 
     @property
     def run_rows(self) -> int:
@@ -143,7 +143,7 @@ class Load:
         self.report.sent_count = manifest.sent_count - self.report.passed_count
 
     def _restart(self, manifest: Manifest, error: Exception) -> None:
-        """Prepare another session. Raises LoadError if the input cannot be read again; the manifest is written then."""
+        """Prepare another attempt. Raises LoadError if the input cannot be read again; the manifest is written then."""
         if self._is_pipe:
             if self._file is not None:
                 self._sink.sync()

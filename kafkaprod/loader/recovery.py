@@ -5,14 +5,14 @@
    in this order.
 2. A load has one producer id and one epoch for its whole life, over all processes that work at it. They are in the
    manifest before the first record is sent. The epoch is never raised, no batch is ever given another sequence number:
-   where a producer would do so, the session ends instead and recovery starts over. So a row's sequence number is its
+   where a producer would do so, the attempt ends instead and recovery starts over. So a row's sequence number is its
    rank (modulo 2**31).
 3. To continue, the tail of each partition is read, from the manifest's offset on. Batches with the load's producer id
    are its own: their number of records, added to the manifest's count, is the rank of the first row that is missing.
    Rows with lower ranks are skipped; sending continues with that rank as sequence number.
 4. Requests of the killed process may still be in a broker's socket and be appended after the tail was read. Then the
    broker already has the sequence numbers that we send: it answers "duplicate" for the same batch, which is success, or
-   "out of order" for any other cut, which ends the session, and step 3 is done again. So the broker's own check
+   "out of order" for any other cut, which ends the attempt, and step 3 is done again. So the broker's own check
    prevents that a row is written twice, whatever is still in flight.
 
 Conditions: the input and the options are the same (names, sizes, times and options are compared); acks=all and

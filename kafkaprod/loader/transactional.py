@@ -1,6 +1,6 @@
 """Run a load in transactions: rows and the position after them are committed together.
 
-The transactional id is the name of the load, and of the group whose committed offset is its position (`marker`):
+The transactional id is the name of the load, and of the group whose committed offset is its position:
 
 1. Look at the position, without disturbing a process that may be at work.
 2. `init_transactions` fences every earlier process of the load, and completes or aborts what it left open.
@@ -8,7 +8,7 @@ The transactional id is the name of the load, and of the group whose committed o
 4. Every `checkpoint_s`: commit the rows since then, with the new position.
 
 Readers with isolation.level=read_committed see each row once. Nothing is kept on this machine's disk, so a load can be
-continued on another one. A transaction that fails is aborted, and a new session begins at step 2.
+continued on another one. A transaction that fails is aborted, and a new attempt begins at step 2.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ import time
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.groups import committed_offset
+from kafkaprod.loader.attempt import Job
+from kafkaprod.loader.committed_position import CommittedPosition, digest_of, digest_of_inputs, read_position
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.load import MAX_RESTARTS, smaller_batches
-from kafkaprod.loader.marker import Marker, digest_of, digest_of_inputs, read_marker
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.session import Job
-from kafkaprod.loader.transactional_session import MARKER_PARTITION, TransactionalSession, TryAgainError
+from kafkaprod.loader.transactional_attempt import POSITION_PARTITION, TransactionalAttempt, TryAgainError
 from kafkaprod.structs import TopicPartition
 from kafkaprod.text import counted, printable
 
 logger = logging.getLogger("kafkaprod.loader")
 
 
-def find_marker(client: ClusterClient, transactional_id: str, topic: str, *, is_final: bool = False) -> Marker | None:
+def find_position(
+    client: ClusterClient, transactional_id: str, topic: str, *, is_final: bool = False
+) -> CommittedPosition | None:
     """Return what a load has committed; None if no load has this id.
 
     Args:
@@ -46,9 +48,9 @@ def find_marker(client: ClusterClient, transactional_id: str, topic: str, *, is_
         LoadError: The group has an offset that no load committed.
         KafkaError: As a broker answered.
     """
-    place = TopicPartition(topic, MARKER_PARTITION)
+    place = TopicPartition(topic, POSITION_PARTITION)
     found = committed_offset(client, transactional_id, place, is_stable=is_final)
-    return None if found is None else read_marker(found.metadata, transactional_id)
+    return None if found is None else read_position(found.metadata, transactional_id)
 
 
 class TransactionalLoad:
@@ -76,7 +78,7 @@ class TransactionalLoad:
         self._fingerprint = digest_of(wanted)
         self._refused: list[tuple[int, int, str]] = []
         self._batch_bytes: int | None = None
-        self._first: Marker | None = None
+        self._first: CommittedPosition | None = None
         self.has_sent = False
         self.report: LoadReport = job.report
 
@@ -88,53 +90,55 @@ class TransactionalLoad:
             KeyboardInterrupt: The same.
         """
         started = time.monotonic()
-        marker = self._choose(self._find())
-        self.report.passed_count = marker.sent_count
+        committed = self._choose(self._find())
+        self.report.passed_count = committed.sent_count
         is_first = True
         try:
             restarts = 0
             producer: LoadProducer | None = None
-            while not marker.done_at:
-                rank = marker.rank
-                session = TransactionalSession(self._job, marker, self._id, self._refused, self._batch_bytes, producer)
+            while not committed.done_at:
+                rank = committed.rank
+                attempt = TransactionalAttempt(
+                    self._job, committed, self._id, self._refused, self._batch_bytes, producer
+                )
                 try:
-                    marker = session.marker = self._fence(session)
+                    committed = attempt.committed = self._fence(attempt)
                     if is_first:  # no earlier process commits any more
-                        self.report.passed_count, is_first = marker.sent_count, False
-                    session.run()
+                        self.report.passed_count, is_first = committed.sent_count, False
+                    attempt.run()
                 except TryAgainError as error:
-                    restarts = 0 if session.marker.rank > rank else restarts + 1
-                    producer = self._prepare_again(session, error, restarts)
+                    restarts = 0 if attempt.committed.rank > rank else restarts + 1
+                    producer = self._prepare_again(attempt, error, restarts)
                 finally:
-                    self.has_sent = self.has_sent or session.has_sent
-                    marker = session.marker
+                    self.has_sent = self.has_sent or attempt.has_sent
+                    committed = attempt.committed
         finally:
             self.report.seconds = time.monotonic() - started
-            self.report.sent_in_all, self.report.bad_in_all = marker.sent_count, marker.bad_count
-            self.report.sent_count = marker.sent_count - self.report.passed_count
+            self.report.sent_in_all, self.report.bad_in_all = committed.sent_count, committed.bad_count
+            self.report.sent_count = committed.sent_count - self.report.passed_count
         self.report.is_complete = True
         return self.report
 
-    def _find(self, *, is_final: bool = False) -> Marker | None:
+    def _find(self, *, is_final: bool = False) -> CommittedPosition | None:
         if self._restarts:
             return None
-        return find_marker(self._client, self._id, self._job.options.topic, is_final=is_final)
+        return find_position(self._client, self._id, self._job.options.topic, is_final=is_final)
 
-    def _fence(self, session: TransactionalSession) -> Marker:
+    def _fence(self, attempt: TransactionalAttempt) -> CommittedPosition:
         """Keep all earlier processes from committing; return what is committed then."""
-        session.open()
+        attempt.open()
         try:
-            marker = self._choose(self._find(is_final=True))
-            self._job.sink.rewind(marker.dead_letter_bytes)
+            committed = self._choose(self._find(is_final=True))
+            self._job.sink.rewind(committed.dead_letter_bytes)
         except BaseException:
-            session.close()
+            attempt.close()
             raise
-        session.must_forget = self._restarts
-        self._restarts, self._resumes = False, True  # the sessions after this one continue it
-        return marker
+        attempt.must_forget = self._restarts
+        self._restarts, self._resumes = False, True  # the attempts after this one continue it
+        return committed
 
-    def _prepare_again(self, session: TransactionalSession, error: TryAgainError, restarts: int) -> LoadProducer | None:
-        """Prepare another session; return its producer, None if it must make one.
+    def _prepare_again(self, attempt: TransactionalAttempt, error: TryAgainError, restarts: int) -> LoadProducer | None:
+        """Prepare another attempt; return its producer, None if it must make one.
 
         The same producer does not fence a process that took over meanwhile.
 
@@ -143,15 +147,15 @@ class TransactionalLoad:
         """
         try:
             self._check_again(error, restarts)
-            self._job.sink.rewind(session.marker.dead_letter_bytes)
+            self._job.sink.rewind(attempt.committed.dead_letter_bytes)
         except BaseException:
-            session.close()
+            attempt.close()
             raise
         logger.info("the transaction was aborted, its rows are sent again: %s", printable(str(error.__cause__)))
         if error.is_batch_too_large:
-            session.close()
+            attempt.close()
             return None
-        return session.producer
+        return attempt.producer
 
     def _check_again(self, error: TryAgainError, restarts: int) -> None:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
@@ -169,8 +173,8 @@ class TransactionalLoad:
 
     # -- where to begin ------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: Marker | None) -> Marker:
-        """Return the marker to continue from. Raises LoadRefusedError if the arguments do not fit what is committed."""
+    def _choose(self, found: CommittedPosition | None) -> CommittedPosition:
+        """Return the position to continue from. Raises LoadRefusedError where the arguments do not fit it."""
         if found is None or not found.is_begun:
             return self._fresh()
         options, rows = self._job.options, counted(found.sent_count, "record")
@@ -203,7 +207,7 @@ class TransactionalLoad:
             )
         return found
 
-    def _fresh(self) -> Marker:
+    def _fresh(self) -> CommittedPosition:
         if self._first is not None:
             return self._first
         topic_id, partition_count = self._topic()
@@ -211,7 +215,7 @@ class TransactionalLoad:
         if options.partition is not None and options.partition >= partition_count:
             partitions = counted(partition_count, "partition")
             raise LoadRefusedError(f"topic {options.topic!r} has {partitions}, but no partition {options.partition}")
-        self._first = Marker(
+        self._first = CommittedPosition(
             partition_count=partition_count,
             run_rows=run_length(self._job.sources, self._job.reading),
             topic_id=topic_id,

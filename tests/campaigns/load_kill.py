@@ -1,9 +1,8 @@
 """kill -9 at random instants of a load, resume, compare.
 
-`python -m tests.campaigns.load_kill --kills 200 --broker kafka`. With --transactions the loads are transactional, and
-only committed records count. Each load has a topic of its own. It is killed again and again until it gets through;
-then an independent client reads the topic: every line once, in its partition in the order of the file. After each kill
-the manifest, or the marker, must be readable.
+With --transactions the loads are transactional, and only committed records count. Each load has a topic of its own.
+It is killed again and again until it gets through; then an independent client reads the topic: every line once, in its
+partition in the order of the file. After each kill the manifest, or the committed position, must be readable.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from pathlib import Path
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
+from kafkaprod.loader.committed_position import CommittedPosition
 from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.marker import Marker
-from kafkaprod.loader.transactional import find_marker
+from kafkaprod.loader.transactional import find_position
 from tests.kafka.cluster import KafkaCluster
 from tests.support.loader.load_rig import LoadRig
 
@@ -83,11 +82,11 @@ def kill_until_through(rig: LoadRig, path: Path, rng: random.Random, longest_s: 
 
 
 def positions(rig: LoadRig) -> Iterator[tuple[int, bool]]:
-    """How many rows the manifest or the marker has, and whether that is all; raises if it cannot be read."""
+    """How many rows are in the manifest or committed, and whether that is all; raises if it cannot be read."""
     if rig.transactional_id is not None:
-        marker = marker_of(rig)
-        if marker is not None:
-            yield marker.sent_count, bool(marker.done_at)
+        committed = position_of(rig)
+        if committed is not None:
+            yield committed.sent_count, bool(committed.done_at)
         return
     for file in rig.state_dir.glob("*.load.json"):
         manifest = ManifestFile(file).read()
@@ -95,15 +94,15 @@ def positions(rig: LoadRig) -> Iterator[tuple[int, bool]]:
         yield manifest.sent_count, manifest.is_done
 
 
-def marker_of(rig: LoadRig) -> Marker | None:
+def position_of(rig: LoadRig) -> CommittedPosition | None:
     """What a transactional load has committed."""
     assert rig.transactional_id is not None
     with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
-        return find_marker(client, rig.transactional_id, rig.topic)
+        return find_position(client, rig.transactional_id, rig.topic)
 
 
 def await_manifest(rig: LoadRig, process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has written a manifest or a marker, or has ended."""
+    """Return when the process has written a manifest or a committed position, or has ended."""
     before = progress_of(rig)
     while process.poll() is None and progress_of(rig) == before:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -111,10 +110,10 @@ def await_manifest(rig: LoadRig, process: subprocess.Popen[bytes]) -> None:
 
 
 def progress_of(rig: LoadRig) -> list[int]:
-    """When the manifests were written, or the rank of the marker."""
+    """When the manifests were written, or the rank of the committed position."""
     if rig.transactional_id is not None:
-        marker = marker_of(rig)
-        return [] if marker is None else [marker.rank]
+        committed = position_of(rig)
+        return [] if committed is None else [committed.rank]
     return [file.stat().st_mtime_ns for file in sorted(rig.state_dir.glob("*.load.json"))]
 
 

@@ -13,6 +13,7 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic, log_offsets
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
+from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import Stop
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
@@ -23,7 +24,6 @@ from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.session import LoadOptions
 from kafkaprod.producer import Producer
 from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.load_rig import LoadRig

@@ -18,7 +18,7 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import Fault, close_after_handling, drop_reply, reply_with
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthorizationError
-from kafkaprod.loader.transactional import find_marker
+from kafkaprod.loader.transactional import find_position
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.loader.load_rig import LoadRig, run_here
@@ -49,8 +49,8 @@ def rank(rig: LoadRig) -> int:
     """How many rows are committed."""
     assert rig.transactional_id is not None
     with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
-        marker = find_marker(client, rig.transactional_id, rig.topic)
-        return 0 if marker is None else marker.rank
+        committed = find_position(client, rig.transactional_id, rig.topic)
+        return 0 if committed is None else committed.rank
 
 
 def await_commit(rig: LoadRig) -> int:

@@ -215,7 +215,7 @@ EDGES = [
     ),
     Mutant(
         "a load skips one row too few",
-        "loader/session.py",
+        "loader/attempt.py",
         "places = np.flatnonzero(partitions == number)[: self._skip[number]]",
         "places = np.flatnonzero(partitions == number)[1 : self._skip[number]]",
         ("tests/unit/loader", "tests/integration/test_load_resume.py"),

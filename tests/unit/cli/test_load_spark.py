@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kafkaprod.cli import load_spark
+from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.session import LoadOptions
 from kafkaprod.tables.row_plan import RowPlan
 
 

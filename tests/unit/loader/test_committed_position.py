@@ -1,4 +1,4 @@
-"""The marker of a transactional load: what is read back, what is refused, which inputs are the same."""
+"""The committed position of a transactional load: what is read back, what is refused, which inputs are the same."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.loader.committed_position import DIGEST_BYTES, CommittedPosition, digest_of_inputs, read_position
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest import Position
-from kafkaprod.loader.marker import DIGEST_BYTES, Marker, digest_of_inputs, read_marker
 
-MARKER = Marker(
+COMMITTED = CommittedPosition(
     partition_count=3,
     run_rows=4096,
     topic_id="7d0a",
@@ -25,17 +25,17 @@ MARKER = Marker(
 )
 
 
-def test_a_marker_is_read_back_as_it_was_written() -> None:
-    marker = MARKER.moved(Position(2, 10, 500, 70), 15)
-    assert read_marker(marker.to_text(), "g") == marker
-    assert (marker.rank, marker.position) == (85, Position(2, 10, 500, 70))
-    assert marker.finished().done_at
+def test_a_committed_position_is_read_back_as_it_was_written() -> None:
+    committed = COMMITTED.moved(Position(2, 10, 500, 70), 15)
+    assert read_position(committed.to_text(), "g") == committed
+    assert (committed.rank, committed.position) == (85, Position(2, 10, 500, 70))
+    assert committed.finished().done_at
 
 
-def test_the_largest_marker_is_smaller_than_the_metadata_that_brokers_take() -> None:
+def test_the_largest_committed_position_is_smaller_than_the_metadata_that_brokers_take() -> None:
     names = ("source", "row", "offset", "rows_before", "sent_count", "sent_bytes", "bad_count", "dead_letter_bytes")
     counts: dict[str, Any] = dict.fromkeys(names, 2**62)
-    largest = replace(MARKER, next_row=2**62, **counts).finished()
+    largest = replace(COMMITTED, next_row=2**62, **counts).finished()
     assert len(largest.to_text()) < 4096
 
 
@@ -47,20 +47,20 @@ def test_the_largest_marker_is_smaller_than_the_metadata_that_brokers_take() -> 
         ({"row": 9, "next_row": 8}, "do not agree"),
         ({"run_rows": 0}, "do not agree"),
         ({"inputs": None}, "inputs is None"),
-        ({"more": 1}, "not those of a marker"),
+        ({"more": 1}, "not those of a committed position"),
         ({"kafkaprod-load": 2}, "no load of this version"),
     ],
 )
-def test_a_marker_that_no_load_wrote_is_refused(change: dict[str, object], why: str) -> None:
-    text = json.dumps(json.loads(MARKER.to_text()) | change)
+def test_a_committed_position_that_no_load_wrote_is_refused(change: dict[str, object], why: str) -> None:
+    text = json.dumps(json.loads(COMMITTED.to_text()) | change)
     with pytest.raises(LoadError, match=why):
-        read_marker(text, "g")
+        read_position(text, "g")
 
 
 @pytest.mark.parametrize("text", ["", "kp1 b=7", "[" * 10_000, "3"])
 def test_metadata_of_others_is_refused(text: str) -> None:
     with pytest.raises(LoadError, match="the committed offset of group 'g' is not one of a load"):
-        read_marker(text, "g")
+        read_position(text, "g")
 
 
 def test_a_copy_of_a_file_is_the_same_input_and_changed_bytes_at_its_ends_are_not(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Define the marker: how far a transactional load has come, as the metadata of a group's committed offset.
+"""Define how far a transactional load has come, as the metadata of a committed offset of its group.
 
 It is committed in the same transaction as the rows before it, so the two cannot differ. Brokers take 4,096 bytes of
 metadata (`offset.metadata.max.bytes`), so inputs and options are in it as digests only.
@@ -23,7 +23,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class CommittedPosition:
     """Holds the progress of a transactional load.
 
     Attributes:
@@ -73,7 +73,7 @@ class Marker:
         return bool(self.rank or self.done_at)
 
     def moved(self, position: Position, next_row: int | None = None) -> Self:
-        """Return a marker at another position.
+        """Return one that is at another position.
 
         Args:
             position: Where reading continues.
@@ -85,7 +85,7 @@ class Marker:
         return replace(self, next_row=row, **dict(zip(names, place, strict=True)))  # type: ignore[arg-type]
 
     def finished(self) -> Self:
-        """Return the marker of a complete load."""
+        """Return the committed position of a complete load."""
         return replace(self, done_at=datetime.now().astimezone().isoformat(" ", "seconds"))
 
     def to_text(self) -> str:
@@ -94,7 +94,7 @@ class Marker:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return the marker of a text. Raises ValueError for anything that `to_text` did not write."""
+        """Return the committed position of a text. Raises ValueError for anything that `to_text` did not write."""
         try:
             data = json.loads(text)
         except RecursionError as error:
@@ -103,15 +103,15 @@ class Marker:
             raise ValueError("no load of this version wrote it")
         kinds: dict[str, type] = {"str": str, "int": int, "bool": bool}
         if data.keys() != {each.name for each in fields(cls)}:
-            raise ValueError("its fields are not those of a marker")
+            raise ValueError("its fields are not those of a committed position")
         for each in fields(cls):
             value = data[each.name]
             if type(value) is not kinds[str(each.type)] or (type(value) is int and not 0 <= value <= _LARGEST):
                 raise ValueError(f"{each.name} is {value!r:.40}")
-        marker = cls(**data)
-        if not marker.partition_count or not marker.run_rows or marker.next_row < marker.row:
+        committed = cls(**data)
+        if not committed.partition_count or not committed.run_rows or committed.next_row < committed.row:
             raise ValueError("its numbers do not agree")
-        return marker
+        return committed
 
 
 def digest_of(value: Mapping[str, Any]) -> str:
@@ -144,10 +144,10 @@ def _ends_of(source: Source) -> bytes:
         return head + file.read(DIGEST_BYTES)
 
 
-def read_marker(text: str, group: str) -> Marker:
-    """Return the marker of a committed offset. Raises LoadError naming the group."""
+def read_position(text: str, group: str) -> CommittedPosition:
+    """Return the position that is in the metadata of a committed offset. Raises LoadError naming the group."""
     try:
-        return Marker.from_text(text)
+        return CommittedPosition.from_text(text)
     except ValueError as error:
         raise LoadError(
             f"the committed offset of group {group!r} is not one of a load ({error}): give each load its own "

@@ -1,4 +1,4 @@
-"""Run one session of a load: read from the manifest's position on, send, move the manifest forward. See `load`."""
+"""Run one attempt of a load: read from the manifest's position on, send, move the manifest forward. See `load`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Holds what all sessions of a load have in common.
+    """Holds what all attempts of a load have in common.
 
     Attributes:
         sources: The inputs.
@@ -104,8 +104,8 @@ class Job:
     report: LoadReport
 
 
-class Session:
-    """Runs one session.
+class Attempt:
+    """Runs one attempt.
 
     Args:
         job: What to do.
@@ -144,7 +144,7 @@ class Session:
         """Send everything that is left.
 
         Raises:
-            LogIsAheadError, BatchTooLargeError, RowsRefusedError: Another session must continue from the manifest.
+            LogIsAheadError, BatchTooLargeError, RowsRefusedError: Another attempt must continue from the manifest.
             LoadError, KafkaError, OSError, KeyboardInterrupt: See Load.run().
         """
         is_clean = False
@@ -239,7 +239,7 @@ class Session:
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
 
     def _salvage(self, wait_s: float) -> None:
-        """Wait a little for what is in flight, and write the manifest, after a session was stopped.
+        """Wait a little for what is in flight, and write the manifest, after an attempt was stopped.
 
         What the manifest lacks is found in the log; one that a Ctrl-C left half changed is not written.
         """

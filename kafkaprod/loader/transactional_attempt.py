@@ -19,13 +19,13 @@ from kafkaprod.errors import (
     TransactionTimeoutError,
     broker_code,
 )
+from kafkaprod.loader.attempt import INTERRUPTED_S, Job
+from kafkaprod.loader.committed_position import CommittedPosition
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed, Turn
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, refused_rows
-from kafkaprod.loader.marker import Marker
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.session import INTERRUPTED_S, Job
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.block import BlockResult
 
@@ -36,7 +36,7 @@ _ABORTED: Final = (  # by the coordinator, after the transaction's timeout
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.PRODUCER_FENCED,
 )
-MARKER_PARTITION: Final = 0  # of the load's topic; the offset there says nothing about its records
+POSITION_PARTITION: Final = 0  # of the load's topic; the offset there says nothing about its records
 
 
 class TryAgainError(Exception):
@@ -48,22 +48,22 @@ class TryAgainError(Exception):
         self.is_batch_too_large = is_batch_too_large
 
 
-class TransactionalSession:
+class TransactionalAttempt:
     """Sends rows until the input ends or a transaction fails.
 
     Args:
         job: What to load.
-        marker: What is committed; is replaced at each commit.
-        transactional_id: The transactional id of the load.
+        committed: What is committed; is replaced at each commit.
+        transactional_id: Of the load.
         refused: Rows that a broker did not take.
-        batch_bytes: The batch size of the producer; None: as the options set it.
-        producer: The producer of the session before, whose transaction was aborted; None: `open` makes one.
+        batch_bytes: Of the producer; None: as the options set it.
+        producer: Of the attempt before, whose transaction was aborted; None: `open` makes one.
     """
 
     def __init__(
         self,
         job: Job,
-        marker: Marker,
+        committed: CommittedPosition,
         transactional_id: str,
         refused: list[tuple[int, int, str]],
         batch_bytes: int | None,
@@ -74,14 +74,14 @@ class TransactionalSession:
         self._id = transactional_id
         self._refused = refused
         self._batch_bytes = batch_bytes
-        self.marker = marker
+        self.committed = committed
         self.has_sent = False
         self._producer = producer
         self._is_open = False  # a transaction
         self._sent: list[tuple[int, NDArray[np.int64], BlockResult]] = []  # in it
         self._counts = [0, 0, 0]  # records, bytes, bad rows in it
         self._next_commit_s = 0.0
-        self._last = marker.position  # of the last complete block
+        self._last = committed.position  # of the last complete block
         self.must_forget = False  # an earlier load is begun again: what it committed must not be continued
 
     def open(self) -> None:
@@ -102,14 +102,14 @@ class TransactionalSession:
         """Send everything that is left.
 
         Raises:
-            TryAgainError: Another session must continue from the marker, with the same producer, which stays open.
+            TryAgainError: Another attempt must continue from `committed`, with the same producer, which stays open.
             LoadError, KafkaError, OSError, KeyboardInterrupt: See transactional.TransactionalLoad.
         """
         producer = self._opened
         self._job.sink.join(producer)
         patience_s: float | None = 0.0
         try:
-            if not self.marker.done_at:
+            if not self.committed.done_at:
                 self._send_all()
             patience_s = None
         except KeyboardInterrupt:
@@ -144,7 +144,7 @@ class TransactionalSession:
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _send_all(self) -> None:
-        start = self.marker
+        start = self.committed
         self._last = start.position
         if self.must_forget:
             self._commit(start)
@@ -154,7 +154,7 @@ class TransactionalSession:
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
         for turn in feed.turns(start.position, self._refused):
             self._send(feed, _without_committed(turn, start))
-        self._commit(self.marker.moved(self._last, None).finished())
+        self._commit(self.committed.moved(self._last, None).finished())
 
     def _send(self, feed: Feed, turn: Turn) -> None:
         """Give bad rows to the sink and the others to the producer; commit when it is time."""
@@ -181,9 +181,9 @@ class TransactionalSession:
                 self._last = turn.position
             if time.monotonic() >= self._next_commit_s and (is_last or (part.row_count and not bad)):
                 next_row = None if is_last else int(part.numbers[-1]) + 1
-                self._commit(self.marker.moved(turn.position if is_last else turn.start, next_row))
+                self._commit(self.committed.moved(turn.position if is_last else turn.start, next_row))
         if is_stopped:
-            self._commit(self.marker.moved(turn.start, bad[0].row))
+            self._commit(self.committed.moved(turn.start, bad[0].row))
             self._job.sink.put(bad[0])
 
     def _send_part(self, source: int, part: RowBlock, partitions: NDArray[np.int32]) -> None:
@@ -200,22 +200,22 @@ class TransactionalSession:
             self._opened.begin_transaction()
             self._is_open = True
 
-    def _commit(self, marker: Marker) -> None:
+    def _commit(self, committed: CommittedPosition) -> None:
         """Commit what was sent, with the new position."""
         self._begin()
         self._job.sink.sync()
         sent, size, bad = self._counts
-        marker = replace(
-            marker,
-            sent_count=marker.sent_count + sent,
-            sent_bytes=marker.sent_bytes + size,
-            bad_count=marker.bad_count + bad,
+        committed = replace(
+            committed,
+            sent_count=committed.sent_count + sent,
+            sent_bytes=committed.sent_bytes + size,
+            bad_count=committed.bad_count + bad,
             dead_letter_bytes=self._job.sink.position(),
         )
-        place = {(self._options.topic, MARKER_PARTITION): (marker.rank, marker.to_text())}
+        place = {(self._options.topic, POSITION_PARTITION): (committed.rank, committed.to_text())}
         self._repeated(lambda: self._opened.send_offsets_to_transaction(place, self._id))
         self._repeated(self._opened.commit_transaction)
-        self.marker = marker
+        self.committed = committed
         self._is_open = False
         self._sent.clear()
         self._counts = [0, 0, 0]
@@ -254,7 +254,7 @@ class TransactionalSession:
         return True
 
     def _judge(self, error: Exception) -> TryAgainError | None:
-        """Return what another session needs to know; None: another try does not help."""
+        """Return what another attempt needs to know; None: another try does not help."""
         if isinstance(error, TransactionTimeoutError | LoadError) or not isinstance(error, KafkaError):
             return None
         refused = refused_rows(self._sent, has_least_batches=self._batch_bytes == LEAST_BATCH_BYTES)
@@ -264,13 +264,13 @@ class TransactionalSession:
         is_ours = getattr(cause, "topic", None) == self._options.topic  # and not that of bad rows
         if is_ours and broker_code(cause) == ErrorCode.MESSAGE_TOO_LARGE:
             return TryAgainError(is_batch_too_large=True)
-        is_unknown = error.outcome == "unknown"  # the next session reads what was committed
+        is_unknown = getattr(error, "outcome", "") == "unknown"  # the next attempt reads what was committed
         is_aborted = isinstance(error, TransactionAbortableError) or broker_code(cause) in _ABORTED
         return TryAgainError() if is_unknown or is_aborted else None
 
 
-def _without_committed(turn: Turn, start: Marker) -> Turn:
-    """Return the turn without the rows that were committed when the session began."""
+def _without_committed(turn: Turn, start: CommittedPosition) -> Turn:
+    """Return the turn without the rows that were committed when the attempt began."""
     if turn.position.source != start.source or start.next_row <= turn.start.row:
         return turn
     keep = turn.block.numbers >= start.next_row
