@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import io
 import os
+import select
 import shutil
 import stat
 import sys
@@ -126,10 +127,19 @@ class Pipe:
             return len(part)
         if position != self._end:
             raise LoadError(f"byte {position} of {self._name} was already read, and a pipe cannot be read twice")
-        count = self._raw.readinto(room) or 0
+        count = self._read(room)
         if self._end == len(self._kept) < KEPT_BYTES:
             self._kept += room[:count]
         self._end += count
+        return count
+
+    def _read(self, room: memoryview) -> int:
+        """Read from the descriptor; where it is non-blocking, wait until there is something, or the end."""
+        while (count := self._raw.readinto(room)) is None:
+            # O_NONBLOCK belongs to the open file: another process that has it may have set it, and needs it to stay.
+            poll = select.poll()
+            poll.register(self._raw.fileno(), select.POLLIN)
+            poll.poll()
         return count
 
 

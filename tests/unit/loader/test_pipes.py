@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import select
 import shutil
 import sys
 import threading
@@ -211,3 +212,30 @@ def test_a_pipe_is_read_where_its_size_cannot_be_changed(monkeypatch: pytest.Mon
     os.write(writing, b"id\n1\n")
     os.close(writing)
     assert pipes.Pipe(reading, "a pipe").open().read(100) == b"id\n1\n"
+
+
+def test_a_pipe_that_has_nothing_now_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)  # as another program that has the same end may have set it
+    pipe = pipes.Pipe(reading, "a pipe")
+    is_waiting = threading.Event()
+    poll = select.poll
+
+    def noting_poll() -> Any:
+        is_waiting.set()
+        return poll()
+
+    def write_later() -> None:
+        is_waiting.wait(10)
+        os.write(writing, b"3\n")
+        os.close(writing)
+
+    os.write(writing, b"1\n2\n")
+    writer = threading.Thread(target=write_later)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(select, "poll", noting_poll)
+        writer.start()
+        assert io.BufferedReader(pipe.open()).read() == b"1\n2\n3\n"
+    writer.join()
+    assert is_waiting.is_set()
+    assert not os.get_blocking(reading)
