@@ -202,6 +202,7 @@ class Attempt:
                     source=position.source,
                     numbers=part.numbers,
                     rows=rows,
+                    sent_to=np.unique(part_partitions),
                     position=position if is_last else None,
                     byte_count=size,
                     bad_count=len(bad),

@@ -58,7 +58,8 @@ class SentBlock:
     result: BlockResult | None
     source: int
     numbers: NDArray[np.int64]  # of the rows that were sent
-    rows: NDArray[np.int64]  # by partition, those passed over counted
+    rows: NDArray[np.int64]  # of the reader's block, by partition, those passed over counted
+    sent_to: NDArray[np.int32]  # the partitions that rows were sent to
     position: Position | None  # None: more of the reader's block follows
     byte_count: int
     bad_count: int
@@ -81,6 +82,11 @@ class InFlight:
         self._can_resume = can_resume
         self._has_least_batches = has_least_batches
         self._blocks: deque[SentBlock] = deque()
+        # What is settled and not in the manifest yet: more of a block follows, or an end is not known.
+        self._ends: dict[int, int] = {}  # by partition
+        self._without_end: set[int] = set()  # partitions whose last rows were acknowledged without an offset
+        self._rows = np.zeros(manifest.partition_count, dtype=np.int64)
+        self._bad_count = 0
         self.is_changed = False  # whether the manifest in memory is newer than the file
         self.is_whole = True  # false while it is being changed, and after a Ctrl-C in the midst of it
 
@@ -110,22 +116,40 @@ class InFlight:
         self._manifest.sent_count += len(head.numbers)
         self._manifest.sent_bytes += head.byte_count
         self.is_changed = True
+        if head.result is not None:
+            self._take_ends(head.result.ends(), head.sent_to)
         if head.position is not None:
             self._advance(head, head.position)
         self.is_whole = True
         return True
 
-    def _advance(self, head: SentBlock, position: Position) -> None:
-        manifest = self._manifest
-        ends = {} if head.result is None else head.result.ends()
-        for number in np.flatnonzero(head.rows).tolist():
-            state = manifest.partitions[number]
-            state.rows += int(head.rows[number])
+    def _take_ends(self, ends: dict[int, int], partitions: NDArray[np.int32]) -> None:
+        """Keep where the log of each partition ended; a broker that knew a batch already may not say it."""
+        for number in partitions.tolist():
             if number in ends:
-                state.sent, state.offset = state.rows, ends[number]
+                self._ends[number] = ends[number]
+                self._without_end.discard(number)
+            else:
+                self._without_end.add(number)
+
+    def _advance(self, head: SentBlock, position: Position) -> None:
+        """Move the manifest behind a block, unless a partition's end is not known: a later block brings it."""
+        self._rows += head.rows
+        self._bad_count += head.bad_count
+        if self._without_end:
+            return
+        manifest = self._manifest
+        for number in np.flatnonzero(self._rows).tolist():
+            state = manifest.partitions[number]
+            state.rows += int(self._rows[number])
+            if number in self._ends:
+                state.sent, state.offset = state.rows, self._ends[number]
         manifest.position = position
-        manifest.bad_count += head.bad_count
+        manifest.bad_count += self._bad_count
         manifest.dead_letter_bytes = head.dead_letter_bytes
+        self._rows[:] = 0
+        self._bad_count = 0
+        self._ends.clear()
 
     def _check(self, result: BlockResult) -> None:
         error = result.first_error()

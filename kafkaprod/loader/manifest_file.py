@@ -129,8 +129,17 @@ class ManifestFile:
         """Replace the file; it is on the disk when this returns.
 
         Raises:
-            LoadError: The disk is full, the directory cannot be written; the old file is as it was.
+            LoadError: The disk is full, the directory cannot be written, or what would be written could not be read
+                again; the old file is as it was.
         """
+        text = manifest.to_json()
+        try:
+            Manifest.from_json(text)
+        except ValueError as error:
+            raise LoadError(
+                f"the manifest {self.path} is left as it was, because what would replace it is damaged: {error}. "
+                "--resume continues the load from there"
+            ) from error
         beside = self.path.with_name(self.path.name + ".new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +147,7 @@ class ManifestFile:
                 beside.unlink()
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENING, _OWNER_ONLY)
             with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(manifest.to_json())
+                file.write(text)
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, self.path)

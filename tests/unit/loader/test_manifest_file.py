@@ -170,3 +170,12 @@ def test_a_second_process_may_try_again(file: ManifestFile) -> None:
         assert is_temporary(raised.value)
     assert mode_of(file.path.parent) & 0o700
     assert list(file.path.parent.iterdir()) == []
+
+
+def test_a_manifest_that_could_not_be_read_again_does_not_replace_a_good_one(file: ManifestFile) -> None:
+    good = manifest()
+    file.write(good)
+    bad = replace(good, partitions=good.partitions | {1: PartitionState(4, 3, 9)})
+    with pytest.raises(LoadError, match=r"is left as it was, .* the 2 partitions do not agree"):
+        file.write(bad)
+    assert file.read() == good
