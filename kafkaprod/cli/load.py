@@ -30,7 +30,7 @@ from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, LoadRefusedError, is_temporary
-from kafkaprod.loader.inputs import Source, find_sources
+from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest
 from kafkaprod.loader.manifest_file import ManifestFile
@@ -39,6 +39,7 @@ from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions, check_readable
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.source import Source
 from kafkaprod.text import counted, printable
 
 TRY_AGAIN: Final = os.EX_TEMPFAIL  # 75

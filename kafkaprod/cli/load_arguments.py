@@ -12,8 +12,9 @@ from typing import Any
 from kafkaprod.cli.producer_arguments import above_zero, count, whole
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.encodings import encoding_name
-from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS, Source
+from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 

@@ -15,12 +15,12 @@ from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFound
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.load import describe_source
 from kafkaprod.loader.manifest import Manifest
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.progress import Quiet
+from kafkaprod.loader.source import Source
 from kafkaprod.producer import Producer
 from kafkaprod.text import counted
 

@@ -26,7 +26,6 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, open_dead_letters
 from kafkaprod.loader.errors import LoadError, missing_package
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
@@ -35,6 +34,7 @@ from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver

@@ -22,11 +22,12 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed
-from kafkaprod.loader.inputs import Source, find_sources
+from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.progress import make_progress
 from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 from kafkaprod.text import counted
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import zlib
+import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Any, Final
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
@@ -19,9 +17,11 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.columns.text_columns import TEXT_NULL, TEXT_NUMBER, TEXT_TIME
 from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import SerializationError
+from kafkaprod.loader.arrow_ends import NotedReads, check_one_arrow_file, check_one_parquet_file
 from kafkaprod.loader.errors import LoadError, check_fields, missing_package
-from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.opening import open_source
 from kafkaprod.loader.rows import RowBlock, make_block
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.avro import AvroEncoder
 from kafkaprod.tables.row_plan import AVRO, JSON, Reasons, RowPlan
 
@@ -49,7 +49,8 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
 
     with _seekable(source) as stream:
         with _errors_of(source):
-            file = pq.ParquetFile(stream)
+            check_one_parquet_file(stream, source.name)
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
         check_fields(plan.fields, file.schema_arrow.names, source.name)
         first = 0
         groups = list(range(file.num_row_groups))
@@ -68,22 +69,35 @@ def read_arrow(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
             head = stream.read(6)
             stream.seek(0)
             if head == b"ARROW1":
+                check_one_arrow_file(stream, source.name)
                 file = pyarrow.ipc.open_file(stream)
-                schema, batches = file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
+                batches: Iterator[Any] = map(file.get_batch, range(file.num_record_batches))
+                schema = file.schema
             else:
-                reader = pyarrow.ipc.open_stream(stream)
-                schema, batches = reader.schema, iter(reader)
+                noted = NotedReads(stream)
+                reader = pyarrow.ipc.open_stream(noted)
+                schema, batches = reader.schema, _whole_stream(reader, noted, source.name)
         check_fields(plan.fields, schema.names, source.name)
         yield from _blocks(source, plan, _readable(source, batches), 0, row)
 
 
+def _whole_stream(reader: Iterator[pa.RecordBatch], noted: NotedReads, name: str) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; pyarrow takes the end of the bytes for the end of the stream, which has a mark of its own."""
+    row_count = 0
+    for batch in reader:
+        row_count += batch.num_rows
+        yield batch
+    noted.check_end(name, row_count)
+
+
 def _readable(source: Source, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass batches on; errors of reading them name the input, errors of those who use them are left alone."""
+    """Pass sound batches on; errors of reading them name the input, errors of those who use them are left alone."""
     while True:
         with _errors_of(source):
             batch = next(batches, None)
-        if batch is None:
-            return
+            if batch is None:
+                return
+            batch.validate(full=True)  # else a damaged offset sends what is beside the batch in memory
         yield batch
 
 
@@ -106,7 +120,9 @@ def _errors_of(source: Source) -> Iterator[None]:
     pyarrow = import_pyarrow(source.format)
     try:
         yield
-    except (pyarrow.ArrowException, EOFError, zlib.error, zstandard.ZstdError, RuntimeError, BadZipFile) as error:
+    except LoadError:
+        raise
+    except (pyarrow.ArrowException, RuntimeError, ValueError, OverflowError, struct.error) as error:
         raise LoadError(f"{source.name} is not a whole {source.format} file, or damaged: {error}") from error
     except OSError as error:
         if error.errno is not None:
@@ -115,15 +131,13 @@ def _errors_of(source: Source) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _seekable(source: Source) -> Iterator[IO[bytes]]:
+def _seekable(source: Source) -> Iterator[Any]:
     """Open an input for reading anywhere: it is read into memory if it is compressed or a pipe."""
     with open_source(source) as stream:
         if source.compression == "none" and stream.seekable():
             yield stream
         else:
-            with _errors_of(source):
-                whole = io.BytesIO(stream.read())
-            yield whole
+            yield io.BytesIO(stream.readall())
 
 
 def table_block(

@@ -24,13 +24,13 @@ from kafkaprod.loader.in_flight import (
     RowsRefusedError,
     SentBlock,
 )
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.source import Source
 
 WAIT_S: Final = 0.5
 SALVAGE_S: Final = 10.0

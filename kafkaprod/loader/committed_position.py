@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import Source, open_source
 from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.opening import open_source
+from kafkaprod.loader.source import Source
 
 FORMAT_VERSION: Final = 1
 DIGEST_BYTES: Final = 64 << 10  # of an input's beginning and end

@@ -21,9 +21,9 @@ from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUO
 from kafkaprod.loader.arrow_rows import import_pyarrow, table_block
 from kafkaprod.loader.csv_types import exact_column, inferred_types
 from kafkaprod.loader.errors import BadRow, LoadRefusedError, check_fields
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.source import Source
 from kafkaprod.loader.text import Cut, Piece, Text, pieces, text_start
 from kafkaprod.tables.row_plan import RAW, RowPlan
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.columns.row_partitions import partitions_of_keys, partitions_of_runs
 from kafkaprod.loader.errors import BadRow
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.source import Source
 
 RUN_BYTES: Final = 256 << 10
 DEFAULT_RUN_ROWS: Final = 4096

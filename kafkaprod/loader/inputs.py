@@ -1,31 +1,24 @@
-"""Find the inputs of a load, recognize what they are, and open them without compression and as UTF-8."""
+"""Find the inputs of a load, and recognize what they are."""
 
 from __future__ import annotations
 
-import contextlib
-import glob
-import gzip
-import io
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Final
 
-import lz4.frame
-import zstandard
-
-from kafkaprod.loader import manifest_file
-from kafkaprod.loader.encodings import UTF8, Utf8Stream
 from kafkaprod.loader.errors import LoadRefusedError
-from kafkaprod.loader.pipes import STDIN, Pipe, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
-from kafkaprod.loader.zstd_frames import WholeFrames
+from kafkaprod.loader.opening import open_source, zip_members
+from kafkaprod.loader.paths import find_paths
+from kafkaprod.loader.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
+from kafkaprod.loader.source import BINARY_FORMATS, Source
 
 FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
-_BINARY_FORMATS: Final = ("parquet", "arrow")
 HEAD_BYTES: Final = 8  # that tell compression and format
-COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "zip")
+SHOWN_BYTES: Final = 512  # that tell text from other content, as far as they are there
+COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "xz", "zip")
 
 _FORMAT_OF_SUFFIX: Final = {
     ".csv": "csv",
@@ -48,6 +41,7 @@ _COMPRESSION_OF_SUFFIX: Final = {
     ".zstd": "zstd",
     ".lz4": "lz4",
     ".bz2": "bz2",
+    ".xz": "xz",
     ".zip": "zip",
 }
 _COMPRESSION_OF_MAGIC: Final = {
@@ -55,41 +49,27 @@ _COMPRESSION_OF_MAGIC: Final = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"BZh": "bz2",
+    b"\xfd7zXZ\0": "xz",
     b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",  # an empty one
 }
+# What would be read as lines of rubbish.
+_NOT_READ: Final = {
+    b"\xff\x06\0\0sNaP": "snappy frames",
+    b"\x02\x21\x4c\x18": "lz4 of the old format",
+    b"\x1f\x9d": "the output of compress",
+    b"\x1f\xa0": "the output of compress",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"Rar!\x1a\x07": "a RAR archive",
+    b"\x89LZO": "the output of lzop",
+    b"Obj\x01": "an Avro file",
+    b"FEA1": "a Feather file of version 1: write it again with a newer pyarrow or pandas",
+}
+_CONTROLS: Final = frozenset(
+    {*range(1, 7), *range(14, 27), *range(28, 32)}
+)  # that texts do not have, with few exceptions
+_SKIPPABLE_FRAME: Final = b"\x2a\x4d\x18"  # behind 50 to 5F: of zstd or of lz4
 _FORMAT_OF_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One input: a file, a member of a zip archive, or a pipe (`-` is stdin).
-
-    Attributes:
-        size: Bytes of the file on disk; None where that is not known.
-        mtime_ns: When it was last changed; 0 for pipes.
-        encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
-        pipe: The open pipe, if it can be read only once.
-    """
-
-    path: str
-    format: str
-    compression: str = "none"
-    member: str = ""
-    size: int | None = None
-    mtime_ns: int = 0
-    encoding: str | None = None
-    pipe: Pipe | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """Return the name for messages; bytes of it that are not UTF-8 are escaped."""
-        path = "stdin" if self.path == STDIN else os.fsencode(self.path).decode(errors="backslashreplace")
-        return f"{path}:{self.member}" if self.member else path
-
-    @property
-    def has_text_offsets(self) -> bool:
-        """Return whether offsets in the text are offsets in the file."""
-        return self.compression == "none" and self.encoding in (None, UTF8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +105,7 @@ def find_sources(
     options = InputOptions(format_name, compression, encoding)
     sources: list[Source] = []
     pipes: set[tuple[int, int]] = set()
-    for path in _paths(names):
+    for path in find_paths(names):
         if is_pipe_name(path):
             identity = pipe_identity(path)
             if identity in pipes:
@@ -141,42 +121,28 @@ def find_sources(
     return sources
 
 
-def _paths(names: Sequence[str]) -> Iterator[str]:
-    for name in names:
-        if name == STDIN:
-            yield name
-        elif os.path.isdir(name):
-            files = sorted(path for path in Path(name).rglob("*") if path.is_file())
-            yield from (str(path) for path in files if not path.name.startswith((".", "_")) and not _is_ours(path))
-        elif os.path.exists(name) or not glob.has_magic(name):
-            yield name
-        else:
-            matches = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
-            if not matches:
-                raise LoadRefusedError(f"no file matches {name}")
-            yield from matches
-
-
-def _is_ours(path: Path) -> bool:
-    return path.name.endswith(manifest_file.SUFFIX)
-
-
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
     pipe = open_pipe(path)
+    base = Source(path, "", encoding=options.encoding, pipe=pipe)
     if pipe is None:
         stream = open_stdin_file()
-        head = stream.read(HEAD_BYTES)
+        head = stream.read(SHOWN_BYTES) or b""
+        status = os.fstat(stream.fileno())
+        base = replace(base, size=status.st_size, mtime_ns=status.st_mtime_ns, inode=(status.st_dev, status.st_ino))
     else:
-        head = pipe.head(HEAD_BYTES)
+        head = pipe.head(HEAD_BYTES, SHOWN_BYTES)
     suffixes = _suffixes(path)
-    codec = options.compression or _compression(suffixes, head)
-    if path == STDIN and not suffixes:
+    base = replace(base, compression=options.compression or _compression(base.name, suffixes, head))
+    if path == STDIN:
         suffixes = [".txt"]
-    base = Source(path, "", codec, encoding=options.encoding, pipe=pipe)
-    if codec == "zip":
-        yield from _members(base, _zip_members(base), options)
-    else:
-        yield replace(base, format=options.format or _format(base.name, _without_codec(suffixes), head, codec))
+        if base.compression not in ("none", "zip") and options.format is None:
+            with open_source(base) as content:
+                inner = content.read(HEAD_BYTES)
+            suffixes = [f".{kind}" for magic, kind in _FORMAT_OF_MAGIC.items() if inner.startswith(magic)] or suffixes
+    for source in _with_formats(base, suffixes, head, options):
+        if source.compression == "none" and options.compression is None and options.encoding is None:
+            _check_text(source, head)
+        yield source
 
 
 def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
@@ -187,12 +153,31 @@ def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
     except OSError as error:
         raise LoadRefusedError(f"{path}: {error.strerror}") from error
     suffixes = _suffixes(path)
-    codec = options.compression or _compression(suffixes, head)
-    base = Source(path, "", codec, "", status.st_size, status.st_mtime_ns, options.encoding)
-    if codec == "zip":
-        yield from _members(base, _zip_members(base), options)
-    else:
-        yield replace(base, format=options.format or _format(base.name, _without_codec(suffixes), head, codec))
+    codec = options.compression or _compression(path, suffixes, head)
+    identity = status.st_dev, status.st_ino
+    base = Source(path, "", codec, "", status.st_size, status.st_mtime_ns, options.encoding, identity)
+    yield from _with_formats(base, suffixes, head, options)
+
+
+def _with_formats(base: Source, suffixes: list[str], head: bytes, options: InputOptions) -> Iterator[Source]:
+    if base.compression == "zip":
+        yield from _members(base, zip_members(base), options)
+        return
+    kind = options.format or _format(base.name, _without_codec(suffixes), head, base.compression)
+    yield replace(base, format=kind)
+
+
+def _check_text(source: Source, head: bytes) -> None:
+    """Refuse a pipe that is taken for text only because nothing else is known of it, and is not text."""
+    if source.format in BINARY_FORMATS or not _CONTROLS.intersection(head):
+        return
+    try:
+        head[: len(head) - 3].decode()  # the last character may be cut
+    except UnicodeDecodeError as error:
+        raise LoadRefusedError(
+            f"{source.name} is neither text nor of a format that its first bytes show: name its --format and its "
+            "--compression, which may be none"
+        ) from error
 
 
 def _members(base: Source, members: Sequence[zipfile.ZipInfo], options: InputOptions) -> Iterator[Source]:
@@ -210,26 +195,17 @@ def _without_codec(suffixes: list[str]) -> list[str]:
     return suffixes[:-1] if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX else suffixes
 
 
-def _zip_members(source: Source) -> list[zipfile.ZipInfo]:
-    try:
-        with _open_archive(source) as archive:
-            return [info for info in archive.infolist() if not info.is_dir()]
-    except zipfile.BadZipFile as error:
-        raise LoadRefusedError(f"{source.name} is not a whole zip archive: {error}") from error
-
-
-def _open_archive(source: Source) -> zipfile.ZipFile:
-    if source.pipe is not None:
-        return zipfile.ZipFile(source.pipe.spool())
-    return zipfile.ZipFile(cast(IO[bytes], open_stdin_file()) if source.path == STDIN else source.path)
-
-
-def _compression(suffixes: list[str], head: bytes) -> str:
+def _compression(name: str, suffixes: list[str], head: bytes) -> str:
+    what = next((what for magic, what in _NOT_READ.items() if head.startswith(magic)), None)
+    if what is not None:
+        raise LoadRefusedError(f"{name} is {what}, which a load cannot read: convert it first")
     for magic, codec in _COMPRESSION_OF_MAGIC.items():
         if head.startswith(magic):
             return codec
-    if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX and head:
+    if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
         return _COMPRESSION_OF_SUFFIX[suffixes[-1]]
+    if head[1:4] == _SKIPPABLE_FRAME and head[0] >> 4 == 5:
+        raise LoadRefusedError(f"{name} begins with a frame to skip, of zstd or lz4: use --compression zstd or lz4")
     return "none"
 
 
@@ -241,60 +217,3 @@ def _format(name: str, suffixes: list[str], head: bytes, codec: str) -> str:
     if suffixes and suffixes[-1] in _FORMAT_OF_SUFFIX:
         return _FORMAT_OF_SUFFIX[suffixes[-1]]
     raise LoadRefusedError(f"{name}: the format cannot be recognized by its name; use --format {'|'.join(FORMATS)}")
-
-
-@contextlib.contextmanager
-def open_source(source: Source) -> Iterator[IO[bytes]]:
-    """Open an input from its first byte on, decompressed and as UTF-8; it is closed at the end.
-
-    Raises:
-        OSError, LoadRefusedError: It cannot be read.
-    """
-    with contextlib.ExitStack() as stack:
-        stream: Any
-        if source.compression == "zip":
-            stream = stack.enter_context(stack.enter_context(_open_archive(source)).open(source.member))
-        else:
-            raw = stack.enter_context(_open_raw(source))
-            stream = _decompressed(raw, source.compression)
-            stack.callback(stream.close)
-        if source.encoding is not None and source.encoding != UTF8 and source.format not in _BINARY_FORMATS:
-            stream = Utf8Stream(stream, source.encoding, source.name)
-        yield stream
-
-
-def _open_raw(source: Source) -> io.RawIOBase:
-    if source.pipe is not None:
-        return source.pipe.open()
-    return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
-
-
-def _decompressed(raw: io.RawIOBase, compression: str) -> Any:
-    if compression == "none":
-        return raw
-    # Decompressors take a short read of a pipe for the end.
-    whole: Any = raw if raw.seekable() else io.BufferedReader(raw)
-    if compression == "gzip":
-        return _gzip_module().open(whole, "rb")
-    if compression == "zstd":
-        frames = cast(IO[bytes], WholeFrames(whole))
-        return zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True, closefd=False)
-    if compression == "lz4":
-        return lz4.frame.open(whole, "rb")
-    return _bz2_module().open(whole, "rb")
-
-
-def _gzip_module() -> Any:
-    try:
-        from isal import igzip
-    except ImportError:
-        return gzip
-    return igzip
-
-
-def _bz2_module() -> Any:
-    try:
-        import bz2  # some builds of Python lack it, and nothing but such an input needs it
-    except ImportError as error:
-        raise LoadRefusedError("this Python was built without bz2: decompress the input first") from error
-    return bz2

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.opening import open_source
+from kafkaprod.loader.source import Source
 
 READ_BYTES: Final = 1 << 20
 

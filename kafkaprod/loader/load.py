@@ -22,7 +22,6 @@ from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import STDIN
@@ -30,6 +29,7 @@ from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.recovery import read_tails
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.source import Source
 from kafkaprod.text import counted
 
 MAX_RESTARTS: Final = 10  # attempts in a row without a row acknowledged

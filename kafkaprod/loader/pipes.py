@@ -95,11 +95,11 @@ class Pipe:
         """Return a stream that begins with the first byte; a read does not wait for more than is there."""
         return _FromStart(self)
 
-    def head(self, size: int) -> bytes:
-        """Return the first bytes without consuming them; waits until they are there, or the end."""
-        room = bytearray(size)
+    def head(self, least: int, most: int) -> bytes:
+        """Return the first bytes without consuming them; waits for `least` of them, or the end."""
+        room = bytearray(most)
         filled = 0
-        while filled < size and (count := self.read_at(filled, memoryview(room)[filled:])):
+        while filled < least and (count := self.read_at(filled, memoryview(room)[filled:])):
             filled += count
         return bytes(room[:filled])
 

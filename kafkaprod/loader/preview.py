@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import IO
 
 from kafkaprod.loader.errors import BadRow, LoadError
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.source import Source
 
 
 def print_preview(

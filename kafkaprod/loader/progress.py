@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, Final
 
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.source import Source
 from kafkaprod.text import counted
 
 LINE_EVERY_S: Final = 5.0

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.errors import LoadRefusedError
-from kafkaprod.loader.inputs import Source
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.source import Source
 from kafkaprod.loader.text import read_array, read_lines
 from kafkaprod.tables.row_plan import AVRO, JSON, RAW, RowPlan
 

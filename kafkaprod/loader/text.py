@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import codecs
 import json
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column
@@ -26,10 +23,11 @@ from kafkaprod._core.text.row_splitter import (
     split_lines,
 )
 from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
-from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import Source, open_source
+from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.lines import LineCounter
+from kafkaprod.loader.opening import WholeInput, open_source
 from kafkaprod.loader.rows import RowBlock, make_block
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import ByteRows, RowPlan
 
 PIECE_BYTES: Final = 4 << 20
@@ -92,21 +90,33 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         return Cut(*split_lines(text, delimiter, delimiter == NEWLINE, is_last))
 
     for piece in pieces(source, offset, split, plan.max_row_bytes):
-        yield _block(source, plan, piece, row)
+        block = _block(source, plan, piece, row)
         row += piece.row_count
+        is_open = source.format == "jsonl" and piece.text[piece.used - 1] != delimiter
+        yield _without_cut_row(block, source, piece, row - 1) if is_open else block
+
+
+def _without_cut_row(block: RowBlock, source: Source, piece: Piece, row: int) -> RowBlock:
+    """Sort out the last row of the input, which has no line end, if it is not a whole document."""
+    data = Column.from_views(piece.views[-16:], [piece.text], name="value")[0] or b""
+    try:
+        if data.strip():
+            json.loads(data)
+    except (ValueError, RecursionError) as error:
+        why = f"the last line has no line end and is no JSON ({error}): the input is cut off"
+        return replace(block.select(block.numbers != row), bad=[*block.bad, BadRow(source.name, row, why, data)])
+    return block
 
 
 def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
     """Read blocks of a file that is one JSON array; its elements are forwarded unchanged."""
     if offset == 0:
         offset = _array_start(source)
-        if offset == 0:
-            return
 
     def split(text: Text, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
         if is_last and not is_end:
-            raise LoadError(f"{source.name}: the JSON array does not end")
+            raise LoadError(f"{source.name} is cut off: the JSON array does not end")
         return Cut(views, count, used, is_end)
 
     lines = LineCounter(source)
@@ -119,7 +129,7 @@ def text_start(source: Source) -> int:
     """Return where the text begins: behind a byte order mark. Raises LoadError if it is UTF-16 or UTF-32."""
     with open_source(source) as stream:
         room = memoryview(bytearray(HEAD_BYTES))
-        head = bytes(room[: _fill(stream, source, room)])
+        head = bytes(room[: _fill(stream, room)])
     if source.encoding == UTF8:  # the user insists
         return len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
     return byte_order_mark(head, source.name, is_structured=source.format != "lines")
@@ -130,7 +140,7 @@ def _array_start(source: Source) -> int:
     room = memoryview(bytearray(_room_for(source, 0)))
     filled = 0
     with open_source(source) as stream:
-        while read := _read_into(stream, source, room[filled:]):
+        while read := stream.readinto(room[filled:]):
             filled += read
             text = bytes(room[:filled]).lstrip(b"\xef\xbb\xbf \t\r\n")
             if text.startswith(b"["):
@@ -139,7 +149,7 @@ def _array_start(source: Source) -> int:
                 break
     if filled:
         raise LoadError(f"{source.name} is not a JSON array; if each line is a document, say --format jsonl")
-    return 0
+    raise LoadError(f"{source.name} is cut off: it is empty, and not even an empty JSON array")
 
 
 def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, fills: bool = False) -> Iterator[Piece]:
@@ -166,11 +176,9 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
         filled = 0
         is_last = False
         while not is_last:
-            read = (_fill if fills else _read_into)(stream, source, memoryview(buffer)[filled:])
+            read = (_fill if fills else WholeInput.readinto)(stream, memoryview(buffer)[filled:])
             is_last = not read
             filled += read
-            if is_last:
-                _check_end(source, offset + filled)
             if not filled:
                 split(b"", True)
                 return
@@ -183,16 +191,22 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
                 # For a JSON array leave the closing bracket unread, so that a resumed load finds it again.
                 yield Piece(text, used, views, count, offset - is_end, malformed, offset - used)
             if is_end:
-                rest = bytearray(text[used:])
-                more = memoryview(bytearray(len(buffer)))
-                if (rest + more[: _read_into(stream, source, more)]).strip():
-                    raise LoadError(f"{source.name}: more text follows the end of the JSON array")
+                _check_nothing_follows(stream, source, bytes(text[used:]))
                 return
             filled -= used
             if filled > len(buffer) // 2:  # a long row: more room for the rest of it
                 buffer = _grown(text[used:], len(buffer))
             elif used:
                 buffer[:filled] = text[used:]
+
+
+def _check_nothing_follows(stream: WholeInput, source: Source, rest: bytes) -> None:
+    """Read behind the end of a JSON array up to the end of the input, where a codec compares checksums."""
+    while not rest.strip():
+        rest = stream.read(_LEAST_BYTES)
+        if not rest:
+            return
+    raise LoadError(f"{source.name}: more text follows the end of the JSON array")
 
 
 def _check_rows(source: Source, offset: int, views: bytes, rest: int, max_row_bytes: int) -> None:
@@ -218,31 +232,15 @@ def _grown(rest: memoryview, size: int) -> bytearray:
     return buffer
 
 
-def _read_into(stream: IO[bytes], source: Source, room: memoryview) -> int:
-    """Read some bytes; return how many, 0 at the end."""
-    try:
-        return stream.readinto(room)  # type: ignore[attr-defined,no-any-return]
-    except (EOFError, zlib.error, zstandard.ZstdError, RuntimeError, zipfile.BadZipFile) as error:
-        raise LoadError(f"{source.name} is damaged or cut off: {error}") from error
-    except OSError as error:
-        raise LoadError(f"{source.name} cannot be read: {error}") from error
-
-
-def _fill(stream: IO[bytes], source: Source, room: memoryview) -> int:
+def _fill(stream: WholeInput, room: memoryview) -> int:
     """Read until the room is full or the input ends."""
     filled = 0
-    while filled < len(room) and (read := _read_into(stream, source, room[filled:])):
+    while filled < len(room) and (read := stream.readinto(room[filled:])):
         filled += read
     return filled
 
 
-def _check_end(source: Source, end: int) -> None:
-    """Refuse a file that was cut while it was read: the load would seem complete."""
-    if source.has_text_offsets and end < (source.size or 0):
-        raise LoadError(f"{source.name} was cut to {end} bytes while it was read; it had {source.size}")
-
-
-def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
+def _skip(stream: WholeInput, source: Source, offset: int) -> None:
     if offset == 0:
         return
     if source.has_text_offsets and stream.seekable():
@@ -250,7 +248,7 @@ def _skip(stream: IO[bytes], source: Source, offset: int) -> None:
         return
     room = memoryview(bytearray(PIECE_BYTES))
     while offset > 0:
-        read = _read_into(stream, source, room[: min(offset, PIECE_BYTES)])
+        read = stream.readinto(room[: min(offset, PIECE_BYTES)])
         if not read:
             raise LoadError(f"{source.name} is shorter than when it was loaded before")
         offset -= read

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kafkaprod.loader import text
-from kafkaprod.loader.inputs import Source, find_sources
+from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 
 PIECE_BYTES = 256

@@ -25,9 +25,10 @@ import zstandard
 
 from kafkaprod.loader import pipes, text
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import Source, find_sources
+from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 
 COUNT = 5_000

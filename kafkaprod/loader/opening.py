@@ -1,0 +1,183 @@
+"""Open an input: without compression, as UTF-8, and with an end that is proven.
+
+Whatever gives the bytes, `WholeInput` reads none only at the end, and only where that is the input's whole end:
+
+pipe            the writer has closed it, or died: a pipe cannot tell the two
+file            its size, time and inode are those that it was found with
+compressed      the last stream ended, and nothing follows (`decompression`)
+zip             the member's length and checksum are those of the archive
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+from kafkaprod.loader.decompression import DecompressedStream
+from kafkaprod.loader.encodings import UTF8, Utf8Stream
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.pipes import STDIN, open_stdin_file
+from kafkaprod.loader.source import BINARY_FORMATS, Source
+
+ARCHIVE_READ_BYTES: Final = 128 << 10
+MOST_ROOM_BYTES: Final = 64 << 20
+_ERRORS_OF_ZIP: Final = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+
+
+class WholeInput(io.RawIOBase):
+    """Reads the content of an input up to its proven end.
+
+    Args:
+        stream: Gives the content.
+        source: The input.
+        file: The open file, which must not change; None: a pipe.
+    """
+
+    def __init__(self, stream: Any, source: Source, file: io.RawIOBase | None) -> None:
+        self._stream = stream
+        self._source = source
+        self._file = file
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return whether the content is that of the file, byte for byte."""
+        return self._source.compression == "none" and bool(self._stream.seekable())
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """See io.RawIOBase."""
+        return int(self._stream.seek(offset, whence))
+
+    def tell(self) -> int:
+        """See io.RawIOBase."""
+        return int(self._stream.tell())
+
+    def readinto(self, room: Any) -> int:
+        """Read some bytes; see io.RawIOBase.
+
+        Returns:
+            How many; 0 at the end, and nowhere else.
+
+        Raises:
+            LoadError: The input is cut off, damaged or changed, or cannot be read.
+        """
+        try:
+            count = self._stream.readinto(room)
+        except _ERRORS_OF_ZIP as error:
+            raise LoadError(f"{self._source.name} is damaged or cut off: {error}") from error
+        except OSError as error:
+            raise LoadError(f"{self._source.name} cannot be read: {error}") from error
+        if count is None:  # nothing now: only `Pipe` knows how to wait
+            raise LoadError(f"{self._source.name} cannot be read: it is non-blocking")
+        if not count and len(room):
+            self.check_unchanged()
+        return int(count)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read that many bytes, fewer only at the end; all that are left without a size. Raises as `readinto`."""
+        if size is None or size < 0:
+            return self.readall()
+        data = bytearray(min(size, MOST_ROOM_BYTES))  # where a damaged length wants too much, not that much
+        filled = 0
+        while filled < size and (count := self.readinto(memoryview(data)[filled:])):
+            filled += count
+            if filled == len(data) < size:
+                data += bytes(min(size - filled, filled))
+        return bytes(memoryview(data)[:filled])
+
+    def readall(self) -> bytes:
+        """Read all that is left. Raises as `readinto`."""
+        out = bytearray()
+        room = memoryview(bytearray(1 << 20))
+        while count := self.readinto(room):
+            out += room[:count]
+        return bytes(out)
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that is no longer what it was. Raises LoadError."""
+        if self._file is not None:
+            self._source.check_unchanged(os.fstat(self._file.fileno()))
+
+
+@contextlib.contextmanager
+def open_source(source: Source) -> Iterator[WholeInput]:
+    """Open an input from its first byte on; it is closed at the end. A file must be what it was when it was found.
+
+    Raises:
+        LoadError: It is cut off, damaged or changed.
+        OSError, LoadRefusedError: It cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
+        stream: Any
+        raw = stack.enter_context(_open_raw(source))
+        file = None if source.pipe is not None else raw
+        if file is not None:
+            source.check_unchanged(os.fstat(file.fileno()))
+        if source.compression == "zip":
+            stream = stack.enter_context(_open_member(stack.enter_context(_open_archive(source, raw)), source))
+        elif source.compression == "none":
+            stream = raw
+        else:
+            stream = DecompressedStream(raw, source.compression, source.name)
+        if source.encoding is not None and source.encoding != UTF8 and source.format not in BINARY_FORMATS:
+            stream = Utf8Stream(stream, source.encoding, source.name)
+        whole = WholeInput(stream, source, file)
+        yield whole
+        whole.check_unchanged()  # not where the reader failed: its error says more
+
+
+def _open_raw(source: Source) -> io.RawIOBase:
+    if source.pipe is not None:
+        return source.pipe.open()
+    return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
+
+
+# --- zip archives -----------------------------------------------------------------------------------------------------
+
+
+def zip_members(source: Source) -> list[zipfile.ZipInfo]:
+    """Return the files of an archive.
+
+    Raises:
+        LoadRefusedError: It is no whole archive, or has two files of one name, of which only one could be read.
+    """
+    with _open_raw(source) as raw, _open_archive(source, raw) as archive:
+        members = archive.infolist()
+    names = [info.filename for info in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise LoadRefusedError(
+            f"{source.name} has {names.count(twice)} files named {twice!r}: unpack it and load the files"
+        )
+    filled = next((info.filename for info in members if info.is_dir() and info.file_size), None)
+    if filled is not None:
+        raise LoadRefusedError(f"{source.name} is damaged: its directory {filled!r} has content")
+    return [info for info in members if not info.is_dir()]
+
+
+@contextlib.contextmanager
+def _open_archive(source: Source, raw: io.RawIOBase) -> Iterator[zipfile.ZipFile]:
+    with contextlib.ExitStack() as stack:
+        if source.pipe is not None:
+            file: IO[bytes] = source.pipe.spool()
+        else:
+            file = stack.enter_context(io.BufferedReader(raw, ARCHIVE_READ_BYTES))
+        try:
+            archive = stack.enter_context(zipfile.ZipFile(file))
+        except (*_ERRORS_OF_ZIP, OSError, ValueError) as error:  # also for places outside of it, and names of no text
+            raise LoadRefusedError(f"{source.name} is not a whole zip archive: {error}") from error
+        yield archive
+
+
+def _open_member(archive: zipfile.ZipFile, source: Source) -> IO[bytes]:
+    try:
+        return archive.open(source.member)
+    except (*_ERRORS_OF_ZIP, KeyError, ValueError, OSError) as error:
+        raise LoadError(f"{source.name} cannot be read out of its archive: {error}") from error

@@ -1,0 +1,201 @@
+"""Small inputs of every format, codec and archive, and what a load makes of them when they are cut or damaged."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import random
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import lz4.frame
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan
+
+ROWS: Final = 30
+WAYS: Final = ("file", "pipe", "stdin")
+REFUSED: Final = "refused"
+
+Rows = list[bytes | None]
+
+
+def _names() -> list[str]:
+    rng = random.Random(5)
+    return [f"name {rng.randrange(10**9)}" for _ in range(ROWS)]
+
+
+def _table() -> pa.Table:
+    return pa.table({"id": list(range(ROWS)), "name": _names()})
+
+
+def _json_lines() -> list[bytes]:
+    return [b'{"id":%d,"name":"%s"}' % (i, name.encode()) for i, name in enumerate(_names())]
+
+
+def _parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(_table(), sink, row_group_size=10, write_page_checksum=True, compression="none")
+    return sink.getvalue()
+
+
+def _arrow(new: Callable[..., Any]) -> bytes:
+    sink = io.BytesIO()
+    with new(sink, _table().schema) as writer:
+        for batch in _table().to_batches(10):
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+FORMATS: Final[dict[str, Callable[[], bytes]]] = {
+    "lines": lambda: b"".join(name.encode() + b"\n" for name in _names()),
+    "jsonl": lambda: b"\n".join(_json_lines()) + b"\n",
+    "json": lambda: b"[" + b",\n".join(_json_lines()) + b"]",
+    "csv": lambda: b"id,name\n" + b"".join(b'%d,"%s"\n' % (i, name.encode()) for i, name in enumerate(_names())),
+    "parquet": _parquet,
+    "arrow": lambda: _arrow(pa.ipc.new_file),
+    "arrow stream": lambda: _arrow(pa.ipc.new_stream),
+}
+
+
+def _zipped(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("member", data)
+    return sink.getvalue()
+
+
+CODECS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "none": bytes,
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "lz4": lambda data: lz4.frame.compress(data, content_checksum=True),
+    "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
+    "zip": _zipped,
+}
+STREAMED: Final = ("gzip", "bz2", "xz", "lz4", "zstd")
+LONGEST_MAGIC: Final = 6
+TEXTS: Final = ("lines", "jsonl", "json", "csv")
+# Without a codec nothing tells that a byte has another value, or that a text of rows is cut at the end of one.
+WITHOUT_CHECKSUM: Final = (*TEXTS, "arrow", "arrow stream")
+WITHOUT_END: Final = ("lines", "jsonl", "csv")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An input of a format behind a codec, and how it is given to the load."""
+
+    format: str
+    codec: str
+    way: str
+
+    @property
+    def streams(self) -> list[bytes]:
+        """The whole input; of a codec two streams, because what damages the second one must be noticed, too."""
+        text, compress = FORMATS[self.format](), CODECS[self.codec]
+        if self.codec not in STREAMED:
+            return [compress(text)]
+        return [compress(text[: len(text) // 2]), compress(text[len(text) // 2 :])]
+
+    def silent_cut(self, length: int) -> bool:
+        """Whether nothing tells that the input ends too early; the places are in docs/loading.md."""
+        if self.codec in STREAMED and length == len(self.streams[0]):
+            return self.format not in ("json", "parquet", "arrow", "arrow stream")  # these have an end of their own
+        if self.way != "file" and self.codec != "none" and length < LONGEST_MAGIC:
+            return True  # no --compression, and too little to recognize it by
+        return self.codec == "none" and self.format in WITHOUT_END
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether every other byte can be told."""
+        return self.codec != "none" or self.format not in WITHOUT_CHECKSUM
+
+    def rows(self, data: bytes, directory: Path) -> Rows | str:
+        """The rows that a load would send without a complaint, or REFUSED."""
+        try:
+            return list(self._read(data, directory))
+        except LoadError:
+            return REFUSED
+
+    def _read(self, data: bytes, directory: Path) -> Iterator[bytes | None]:
+        kind = self.format.partition(" ")[0]
+        if self.way == "file":
+            path = directory / f"a.{self.codec}"
+            path.write_bytes(data)
+            yield from _values(str(path), kind, None if self.codec == "none" else self.codec)
+            return
+        reading, writing = os.pipe()
+        os.write(writing, data)
+        os.close(writing)
+        before = sys.stdin
+        with os.fdopen(reading, "rb", buffering=0) as file:
+            try:
+                if self.way == "stdin":
+                    sys.stdin = file  # type: ignore[assignment]
+                yield from _values("-" if self.way == "stdin" else f"/dev/fd/{reading}", kind, None)
+            finally:
+                sys.stdin = before
+
+
+def _values(name: str, kind: str, codec: str | None) -> Iterator[bytes | None]:
+    for source in find_sources([name], kind, codec):
+        for block in read_rows(source, ReadOptions(RowPlan(""))):
+            if block.bad:
+                raise LoadError(str(block.bad[0]))
+            for place in range(block.row_count):
+                yield None if block.value is None else block.value[place]
+
+
+def samples() -> list[Sample]:
+    """Every format behind every codec in every way."""
+    return [Sample(kind, codec, way) for kind in FORMATS for codec in CODECS for way in WAYS]
+
+
+def silent(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> list[str]:
+    """What a load takes for whole and is not.
+
+    Args:
+        sample: The input.
+        cuts: Lengths to cut it to.
+        flips: How many single bits to change, one at a time.
+        directory: For files.
+    """
+    data = b"".join(sample.streams)
+    whole = sample.rows(data, directory)
+    if whole == REFUSED or len(whole) != ROWS:
+        return [f"{sample} as it is: {whole}"]
+    found = [
+        f"{sample} cut to {length} of {len(data)} bytes"
+        for length in cuts
+        if not sample.silent_cut(length) and sample.rows(data[:length], directory) not in (REFUSED, whole)
+    ]
+    rng = random.Random(f"{sample}")
+    for number in range(flips):
+        rows = sample.rows(flipped(data, rng), directory)
+        if rows in (REFUSED, whole):
+            continue
+        size = sum(len(row or b"") for row in rows)
+        if sample.has_checksum or size > 20 * len(data):  # else bytes of the input, and of nothing else
+            found.append(f"{sample} with flip {number}: {len(rows)} rows, {size} bytes")
+    return found
+
+
+def flipped(data: bytes, rng: random.Random) -> bytes:
+    """The data with one bit changed."""
+    damaged = bytearray(data)
+    bit = rng.randrange(8 * len(data))
+    damaged[bit // 8] ^= 1 << bit % 8
+    return bytes(damaged)

@@ -1,0 +1,38 @@
+"""An input that is cut at any byte, or has any bit changed, gives all its rows or none without a complaint.
+
+A part of what `python -m tests.loader_damage` tries.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.loader.damage import CODECS, FORMATS, STREAMED, WAYS, Sample, silent
+
+FEW = {"file": (20, 12), "pipe": (4, 4), "stdin": (4, 4)}  # cuts and flips
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_cut_and_no_flip_is_silent(kind: str, codec: str, way: str, tmp_path: Path) -> None:
+    sample = Sample(kind, codec, way)
+    lengths = [len(stream) for stream in sample.streams]
+    borders = {0, 1, 8, lengths[0] - 1, lengths[0] + 1, sum(lengths) - 1, sum(lengths) - 8}
+    cut_count, flip_count = FEW[way]
+    cuts = {*random.Random(f"{sample}").sample(range(sum(lengths)), cut_count), *borders, lengths[0]}
+    assert silent(sample, sorted(cut for cut in cuts if cut < sum(lengths)), flip_count, tmp_path) == []
+
+
+@pytest.mark.parametrize("codec", STREAMED)
+def test_every_cut_of_compressed_lines_is_noticed(codec: str, tmp_path: Path) -> None:
+    sample = Sample("lines", codec, "file")
+    assert silent(sample, range(len(b"".join(sample.streams))), 0, tmp_path) == []
+
+
+def test_every_cut_of_an_arrow_stream_is_noticed(tmp_path: Path) -> None:
+    sample = Sample("arrow stream", "none", "file")
+    assert silent(sample, range(len(b"".join(sample.streams))), 0, tmp_path) == []
