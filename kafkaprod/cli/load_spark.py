@@ -33,6 +33,7 @@ from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.recovery import check_complete
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RAW, RowPlan
@@ -87,6 +88,7 @@ def load_on_spark(
     started_s = time.monotonic()
     parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if manifest is not None and manifest.is_done:
+        check_complete(client, manifest)
         _remove([*job.manifests, *parts])  # the last run may have ended just before
         return LoadReport(
             job.options.topic, passed_count=manifest.sent_count, bad_in_all=manifest.bad_count, is_complete=True

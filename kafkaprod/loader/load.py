@@ -27,7 +27,7 @@ from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import STDIN
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.recovery import read_tails
+from kafkaprod.loader.recovery import check_complete, read_tails
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import Source
 from kafkaprod.text import counted
@@ -87,6 +87,7 @@ class Load:
         restarts = 0
         is_first = True
         if self._manifest.is_done:
+            check_complete(self._client, self._manifest)
             self.report.passed_count = self._manifest.sent_count
         try:
             while not self._manifest.is_done:

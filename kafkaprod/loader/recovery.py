@@ -74,6 +74,23 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
     return tails
 
 
+def check_complete(client: ClusterClient, manifest: Manifest) -> None:
+    """Compare the log with the manifest of a complete load: its rows may be gone, or the topic another one.
+
+    Raises:
+        LoadError: The log is not the one of the manifest, or ends before it; the message names the difference.
+        KafkaError: It cannot be read.
+    """
+    _check_identity(client, manifest)
+    ends = log_offsets(client, manifest.topic, LATEST)
+    for number, known in manifest.partitions.items():
+        if ends.get(number, -1) < known.offset:
+            raise LoadError(
+                f"{manifest.topic}[{number}] ends at offset {ends.get(number)}, but the complete load was acknowledged "
+                f"up to {known.offset}: acknowledged records are gone. Start over with --restart"
+            )
+
+
 def _check_identity(client: ClusterClient, manifest: Manifest) -> None:
     """Refuse another topic of the same name, or another cluster: their offsets mean nothing for this load."""
     cluster = client.metadata([manifest.topic])

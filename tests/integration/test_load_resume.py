@@ -26,7 +26,7 @@ from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.producer import Producer
 from kafkaprod.tables.row_plan import RowPlan
-from tests.support.loader.load_rig import LoadRig
+from tests.support.loader.load_rig import LoadRig, run_here
 
 LINES = [b"line %d" % i for i in range(50_000)]
 
@@ -330,3 +330,15 @@ def test_other_producers_may_write_between_the_rows_of_a_load(rig: LoadRig, path
             other.send(rig.topic, b"other", partition=0).result()
     resume(load, manifest)
     assert [value for value in rig.values() if value != b"other"] == LINES
+
+
+def test_a_complete_load_is_compared_with_the_topic_that_is_there_now(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"1\n2\n")
+    assert rig.run(str(path), "--create-topic", "1").code == 0
+    assert rig.run(str(path), "--resume").code == 0
+    assert run_here(["topics", "delete", rig.topic, "-b", rig.bootstrap]).code == 0
+    rig.create(1)
+    done = rig.run(str(path), "--resume")
+    assert done.code != 0
+    assert "the load began with the topic" in done.err
