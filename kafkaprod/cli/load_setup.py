@@ -86,6 +86,11 @@ def earlier_manifest(
             f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}. Use "
             "--restart to load it from the beginning"
         )
+    if manifest.is_done and any(source.pipe is not None for source in sources):
+        raise LoadRefusedError(
+            f"--resume: a load of a pipe is complete since {manifest.done_at} ({file.path}), and whether this one "
+            "has the same bytes cannot be compared. If it is another input, leave out --resume"
+        )
     changes = changed_options(manifest.options, fingerprint)
     if changes:
         raise LoadRefusedError(

@@ -180,6 +180,11 @@ class TransactionalLoad:
         options, rows = self._job.options, counted(found.sent_count, "record")
         is_same = found.inputs == self._inputs
         who = f"transactional id {self._id!r}"
+        if found.done_at and is_same and self._resumes and any(each.pipe is not None for each in self._job.sources):
+            raise LoadRefusedError(
+                f"--resume: a load of a pipe is complete since {found.done_at} ({who}), and whether this one has the "
+                "same bytes cannot be compared. If it is another input, give it a transactional id of its own"
+            )
         if found.done_at and not is_same:
             return self._fresh()  # the id is used for one load after the other
         if not self._resumes:

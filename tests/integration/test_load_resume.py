@@ -342,3 +342,10 @@ def test_a_complete_load_is_compared_with_the_topic_that_is_there_now(rig: LoadR
     done = rig.run(str(path), "--resume")
     assert done.code != 0
     assert "the load began with the topic" in done.err
+
+
+def test_another_stdin_is_not_believed_to_be_loaded(rig: LoadRig) -> None:
+    assert rig.run("-", "--create-topic", "1", stdin=b"1\n2\n").code == 0
+    done = rig.run("-", "--resume", stdin=b"3\n4\n")
+    assert done.code == 2
+    assert "cannot be compared" in done.err
