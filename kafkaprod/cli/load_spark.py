@@ -93,6 +93,8 @@ def load_on_spark(
         return LoadReport(
             job.options.topic, passed_count=manifest.sent_count, bad_in_all=manifest.bad_count, is_complete=True
         )
+    # An executor may see the same file under another device.
+    job = replace(job, sources=[replace(source, inode=None) for source in job.sources])
     spark = _session(job, master)
     if manifest is None:
         _remove(job.manifests)

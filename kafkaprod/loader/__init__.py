@@ -7,9 +7,10 @@ preview                the first records of a load as they would be sent, for `-
 progress               how a load advances: a bar on a terminal, lines elsewhere
 transactional          runs a load in transactions: rows and position are committed together
 load                   runs a load from beginning to end
-transactional_session  sends the rows of a transactional load, transaction by transaction
-marker                 how far a transactional load has come, committed with its rows
-session                one session of a load: read on from the manifest's position, send, move the manifest
+inputs                 finds the inputs of a load, and recognizes what they are
+paths                  finds the files that names, patterns and directories stand for
+transactional_attempt  sends the rows of a transactional load, transaction by transaction
+attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
 feed                   blocks of rows from a position on: which are left out, which are sent
 in_flight              blocks that were sent; moves the manifest when their outcomes are known
@@ -22,12 +23,15 @@ recovery               finds which rows of a load that was killed are in the log
 report                 the counts and times of a load
 text                   lines, JSON lines and JSON arrays, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
-inputs                 finds the inputs of a load, and recognizes what they are
-encodings              text in other encodings as UTF-8
 manifest_file          finds, reads, replaces and locks the file of a manifest
-manifest               how far a load has come, kept on disk
-pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
 rows                   a block of rows between a reader and the producer
+arrow_ends             proves that an Arrow or Parquet input ends where it seems to end
+committed_position     how far a transactional load has come, committed with its rows
+manifest               how far a load has come, kept on disk
+opening                opens an input: without compression, as UTF-8, with an end that is proven
+decompression          decompresses an input up to a proven end
+source                 describes one input of a load
+encodings              text in other encodings as UTF-8
+pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
 errors                 the errors that stop a load, and which of them another try may cure
-zstd_frames            whether zstd data ends where a frame ends
 """

@@ -41,7 +41,7 @@ class NotedReads(io.RawIOBase):
         """Refuse an Arrow stream that has ended without its mark, or that more follows.
 
         Args:
-            name: Of the input.
+            name: The name of the input.
             row_count: How many rows were read.
 
         Raises:
@@ -64,7 +64,7 @@ def check_one_arrow_file(stream: Any, name: str) -> None:
 
     Args:
         stream: The file; is left at its beginning.
-        name: Of the input.
+        name: The name of the input.
 
     Raises:
         LoadError: There is more in it than the footer has.
@@ -113,7 +113,7 @@ def check_one_parquet_file(stream: Any, name: str) -> None:
 
     Args:
         stream: The file; is left at its beginning.
-        name: Of the input.
+        name: The name of the input.
 
     Raises:
         LoadError: One file ends in it and another one begins.

@@ -45,8 +45,8 @@ class DecompressedStream(io.RawIOBase):
 
     Args:
         raw: Gives the compressed bytes; a read of it gives none at the end only.
-        codec: gzip, zstd, lz4, bz2 or xz.
-        name: Of the input, for messages.
+        codec: Gzip, zstd, lz4, bz2 or xz.
+        name: The name of the input, for messages.
     """
 
     def __init__(self, raw: io.RawIOBase, codec: str, name: str) -> None:

@@ -139,7 +139,7 @@ def _open_raw(source: Source) -> io.RawIOBase:
     return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
 
 
-# --- zip archives -----------------------------------------------------------------------------------------------------
+# -- zip archives ------------------------------------------------------------------------------------------------------
 
 
 def zip_members(source: Source) -> list[zipfile.ZipInfo]:

@@ -21,7 +21,7 @@ class Source:
         size: Bytes of the file on disk; None where that is not known.
         mtime_ns: When it was last changed; 0 for pipes.
         inode: Device and number of the file when it was found; None: not known, or not the same on all machines.
-        encoding: Of its text; None: not given, taken for UTF-8 and checked.
+        encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
     """
 
@@ -50,7 +50,7 @@ class Source:
         """Refuse a file that is no longer the one that was found.
 
         Args:
-            status: Of the open file.
+            status: The status of the open file.
 
         Raises:
             LoadError: It has another size, another time, or another inode.

@@ -54,10 +54,10 @@ class TransactionalAttempt:
     Args:
         job: What to load.
         committed: What is committed; is replaced at each commit.
-        transactional_id: Of the load.
+        transactional_id: The transactional id of the load.
         refused: Rows that a broker did not take.
-        batch_bytes: Of the producer; None: as the options set it.
-        producer: Of the attempt before, whose transaction was aborted; None: `open` makes one.
+        batch_bytes: The batch size of the producer; None: as the options set it.
+        producer: The producer of the attempt before, whose transaction was aborted; None: `open` makes one.
     """
 
     def __init__(

@@ -209,8 +209,8 @@ EDGES = [
     Mutant(
         "a manifest counts rows of blocks that are not whole",
         "loader/in_flight.py",
-        "                state.sent, state.offset = state.rows, ends[number]",
-        "                state.sent, state.offset = state.rows, ends[number] - 1",
+        "                state.sent, state.offset = state.rows, self._ends[number]",
+        "                state.sent, state.offset = state.rows, self._ends[number] - 1",
         ("tests/unit/loader", "tests/integration/test_load_resume.py"),
     ),
     Mutant(

@@ -34,8 +34,11 @@ def test_a_complete_load_is_counted_once_and_starts_no_spark(tmp_path: Path, mon
     )
     manifest = Manifest("orders", None, None, 1, 0, 1, 1, {}, [], Position(), {}, sent_count=7, bad_count=2)
     manifest.finish()
+    checked: list[Manifest] = []
     monkeypatch.setattr(load_spark, "_session", no)
+    monkeypatch.setattr(load_spark, "check_complete", lambda client, manifest: checked.append(manifest))
     report = load_spark.load_on_spark(no, ManifestFile(tmp_path / "m"), manifest, job, no, None)
+    assert checked == [manifest]
     summary = report.to_dict()
     assert (summary["records"], summary["already_there"], summary["bad_rows"], summary["complete"]) == (0, 7, 2, True)
     assert not Path(left_over[1]).exists()

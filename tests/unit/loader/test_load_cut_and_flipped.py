@@ -1,6 +1,6 @@
 """An input that is cut at any byte, or has any bit changed, gives all its rows or none without a complaint.
 
-A part of what `python -m tests.loader_damage` tries.
+A part of what `python -m tests.campaigns.loader_damage` tries.
 """
 
 from __future__ import annotations

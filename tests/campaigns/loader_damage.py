@@ -1,4 +1,4 @@
-"""Cut small inputs of every format, codec and archive at every byte, and change bits: `python -m tests.loader_damage`.
+"""Cut small inputs of every format, codec and archive at every byte, and change bits in them.
 
 Each is given to the loader's readers as a file, through a pipe and as stdin. Either all rows come, or an error. Exit
 status 1 if anything else comes. What cannot be told by any reader is in docs/loading.md, and is not tried.
@@ -17,7 +17,9 @@ from tests.support.loader.damage import samples, silent
 
 def main() -> int:
     """Run as the arguments say; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.loader_damage", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns.loader_damage", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--flips", type=int, default=1000, help="changed bits for each input")
     parser.add_argument("--only", default="", help="a part of the input's description")
     options = parser.parse_args()
