@@ -4,7 +4,8 @@
       ConfigError(ValueError)                    an option is unknown, out of range or in conflict: fix the call
       SerializationError(ValueError)             a serializer refused a key, value or header: fix the record
       RecordTooLargeError(ValueError)            no batch or request can hold the record: fix the record or the limit
-      InvalidRecordError(ValueError)             an argument of a record has a wrong type or value: fix the record
+      InvalidRecordError(ValueError)             an argument of a record has a wrong value: fix the record
+        ArgumentTypeError(TypeError)             an argument has a type that is not allowed: fix the call
       BufferFullError(TimeoutError)              buffer_memory stayed full for max_block_ms: slow down
       DeliveryTimeoutError(TimeoutError)         delivery_timeout_ms passed before an answer
       MetadataTimeoutError(TimeoutError)         a topic's metadata did not arrive in time
@@ -103,6 +104,10 @@ class RecordTooLargeError(KafkaError, ValueError):
 
 class InvalidRecordError(KafkaError, ValueError):
     """An argument of a record or block has a wrong value; nothing of the refused part was queued."""
+
+
+class ArgumentTypeError(InvalidRecordError, TypeError):
+    """An argument of a record, block or table, or an item of it, has a type that is not allowed; nothing was queued."""
 
 
 class BufferFullError(KafkaError, TimeoutError):

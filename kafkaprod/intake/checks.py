@@ -10,7 +10,7 @@ from typing import Any, Final, SupportsIndex, TypeAlias
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.records.integers import checked_integer
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 
 MAX_PARTITION: Final = (1 << 31) - 1
 MAX_TIMESTAMP_MS: Final = (1 << 63) - 1
@@ -41,7 +41,7 @@ def check_topic_name(topic: str) -> None:
 def as_records(items: Iterable[Any], name: str) -> list[Any]:
     """A list with one item per record. Raises InvalidRecordError for a single text or bytes object."""
     if isinstance(items, str | bytes | bytearray | memoryview):
-        raise InvalidRecordError(
+        raise ArgumentTypeError(
             f"{name} must be a list with one item per record, not a single {type(items).__name__} object"
         )
     return list(items)
@@ -55,6 +55,6 @@ def as_column(source: ColumnLike | None, name: str) -> Column:
         return Column.nulls()
     if isinstance(source, tuple) and len(source) in (2, 3):
         return Column.from_offsets(source[0], source[1], source[2] if len(source) == 3 else None, name=name)
-    raise InvalidRecordError(
+    raise ArgumentTypeError(
         f"{name} must be a Column or a tuple (offsets, data[, validity]), not {type(source).__name__}"
     )

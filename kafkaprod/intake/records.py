@@ -21,7 +21,7 @@ from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import BufferFullError, InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, BufferFullError
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
 
@@ -177,7 +177,7 @@ class Intake:
     def known_queues(self, topic: str, partition: Any) -> TopicQueues | None:
         """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
         if not isinstance(topic, str):
-            raise InvalidRecordError(f"topic must be str, not {type(topic).__name__}")
+            raise ArgumentTypeError(f"topic must be str, not {type(topic).__name__}")
         number = None if partition is None else checked_partition(partition)
         queues = self.accumulator.topics.get(topic)
         if queues is not None and (number is None or number < queues.partition_count):

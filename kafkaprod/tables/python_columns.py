@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 
 PlainColumn = tuple[str, str, int, list[Any]]  # name, Arrow format, rows, buffers: validity or None first
 
@@ -33,7 +33,7 @@ def plain_column(name: Any, values: Any) -> PlainColumn:
     Raises: InvalidRecordError naming the column for anything else.
     """
     if not isinstance(name, str):
-        raise InvalidRecordError(f"columns are named by str, not {type(name).__name__}: {name!r:.80}")
+        raise ArgumentTypeError(f"columns are named by str, not {type(name).__name__}: {name!r:.80}")
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise InvalidRecordError(f"column {name!r} must have one dimension, not {values.ndim}")
@@ -41,7 +41,7 @@ def plain_column(name: Any, values: Any) -> PlainColumn:
     if hasattr(values, "to_numpy"):  # a pandas or polars series
         return plain_column(name, values.to_numpy())
     if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Sequence):
-        raise InvalidRecordError(f"column {name!r} must be a NumPy array or a list, not {type(values).__name__}")
+        raise ArgumentTypeError(f"column {name!r} must be a NumPy array or a list, not {type(values).__name__}")
     return _list_column(name, list(values))
 
 

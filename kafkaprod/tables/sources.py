@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
-from kafkaprod.errors import InvalidRecordError, KafkaError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, KafkaError
 from kafkaprod.tables.python_columns import plain_column
 
 # What looks like a table but is not yet one: class name -> what to call.
@@ -60,7 +60,7 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
         return iter([ArrowBatch.from_columns([plain_column(name, values) for name, values in data.items()])])
     if isinstance(data, np.ndarray) and data.dtype.names:
         return iter([ArrowBatch.from_columns([plain_column(name, data[name]) for name in data.dtype.names])])
-    raise InvalidRecordError(
+    raise ArgumentTypeError(
         f"data must be an Arrow table (pyarrow, polars, duckdb, pandas, nanoarrow), a mapping of columns or a NumPy "
         f"structured array, not {type(data).__name__}"
     )

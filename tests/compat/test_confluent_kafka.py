@@ -13,6 +13,7 @@ import confluent_kafka
 import confluent_kafka.serialization
 import pytest
 
+from kafkaprod import errors
 from kafkaprod.compat import confluent_kafka as compat
 from kafkaprod.compat.confluent_kafka import KafkaError, KafkaException, Message, Producer, SerializingProducer
 from kafkaprod.compat.confluent_kafka.codes import CODES
@@ -143,6 +144,29 @@ def test_a_cluster_that_cannot_be_reached_is_reported_to_the_callback() -> None:
     with pytest.raises(KafkaException) as caught:
         producer.list_topics(timeout=10)
     assert caught.value.args[0].code() == KafkaError._TRANSPORT
+    producer.close()
+
+
+def test_a_wrong_type_is_told_from_a_wrong_value_by_its_class_alone(
+    servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(topic, b"v")
+    assert producer.flush(20) == 0  # the topic is known now: what is wrong is raised
+    with pytest.raises(TypeError, match="timestamp_ms must be int"):
+        producer.produce(topic, b"v", timestamp="now")  # type: ignore[arg-type]
+    for error, expected in (
+        (errors.ArgumentTypeError("in other words"), TypeError),
+        (errors.InvalidRecordError("the partition must be below 3"), KafkaException),
+    ):
+
+        def refuse(*_: object, raised: Exception = error) -> None:
+            raise raised
+
+        monkeypatch.setattr(producer, "_send", refuse)
+        with pytest.raises(expected) as caught:
+            producer.produce(topic, b"v")
+        assert not isinstance(caught.value, errors.KafkaError)
     producer.close()
 
 

@@ -51,6 +51,8 @@ for that record: do not retry it in a loop without a reason of your own.
 """
 
 REMEDIES = {
+    "ArgumentTypeError": "Give the argument that the message names in a type that it allows. Keys and values are bytes: "
+    "`text.encode()`, `json.dumps(row).encode()`, or a serializer.",
     "AuthenticationError": "Correct user, password, token or certificate, and `sasl_mechanism`. [Security: encryption and logins](security.md) has an "
     "example of each login. `producer.check()` repeats the login and names the stage that failed.",
     "AuthorizationError": "Give the principal the right: `WRITE` and `DESCRIBE` on the topic, `IDEMPOTENT_WRITE` on the "
@@ -78,8 +80,7 @@ REMEDIES = {
     "IllegalStateError": "Correct the order of calls; the message names the state. Usually a send outside of a "
     "transaction, or a second `init_transactions()`.",
     "InvalidProducerIdMappingError": "Close the producer and make a new one with the same `transactional_id`.",
-    "InvalidRecordError": "Correct the argument that the message names. Keys and values are bytes: "
-    "`text.encode()`, `json.dumps(row).encode()`, or a serializer.",
+    "InvalidRecordError": "Correct the argument that the message names.",
     "InvalidTxnStateError": "Close the producer and make a new one. If it repeats, two programs use the same "
     "`transactional_id`.",
     "KafkaError": "The base of all others: catch it where you handle every failure alike.",

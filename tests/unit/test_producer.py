@@ -14,6 +14,7 @@ from kafkaprod import Producer
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import _running
 from kafkaprod.errors import (
+    ArgumentTypeError,
     BootstrapError,
     BufferFullError,
     ConfigError,
@@ -120,7 +121,7 @@ def test_wrong_record_for_an_unknown_topic_is_refused_before_any_wait(
 
 @pytest.mark.parametrize("topic", [None, 5, ["t"], b"t"])
 def test_topic_that_is_no_text_is_refused_by_blocks_too(make: MakeProducer, topic: Any) -> None:
-    with pytest.raises(InvalidRecordError, match="topic must be str"):
+    with pytest.raises(ArgumentTypeError, match="topic must be str"):
         make().send_many(topic, [b"v"])
 
 

@@ -19,7 +19,7 @@ from kafkaprod._core.records.record_arguments cimport RecordArguments
 
 import sys
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
@@ -53,7 +53,7 @@ cdef class Column:
         cdef Py_buffer *grown
         cdef Py_buffer *buffer
         if not PyObject_CheckBuffer(source):
-            raise InvalidRecordError(f"{name} must support the buffer protocol, not {type(source).__name__}")
+            raise ArgumentTypeError(f"{name} must support the buffer protocol, not {type(source).__name__}")
         grown = <Py_buffer *>realloc(self._buffers, (self._buffer_count + 1) * sizeof(Py_buffer))
         if grown is NULL:
             raise MemoryError
@@ -62,7 +62,7 @@ cdef class Column:
         try:
             PyObject_GetBuffer(source, buffer, PyBUF_ND | PyBUF_FORMAT)
         except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
-            raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
+            raise ArgumentTypeError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
         if item_size and buffer.itemsize != item_size:
             raise InvalidRecordError(f"{name} must have items of {item_size} bytes, not {buffer.itemsize}")
@@ -115,7 +115,7 @@ cdef class Column:
         """A sequence of bytes-like objects or None. Raises InvalidRecordError naming the row of a wrong one."""
         cdef Column column = Column.__new__(Column)
         if isinstance(values, (bytes, bytearray, memoryview, str)):
-            raise InvalidRecordError(
+            raise ArgumentTypeError(
                 f"{name} must be a list with one item per record, not a single {type(values).__name__} object"
             )
         # Elsewhere the GIL keeps others from changing a list that is read here.
@@ -147,7 +147,7 @@ cdef class Column:
                 places[i].length = NULL_LENGTH
             else:
                 if not PyObject_CheckBuffer(row):
-                    raise InvalidRecordError(f"{name}[{i}] must be bytes-like or None, not {type(row).__name__}")
+                    raise ArgumentTypeError(f"{name}[{i}] must be bytes-like or None, not {type(row).__name__}")
                 buffer = column._hold(row, f"{name}[{i}]", 0)
                 places[i].data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
                 places[i].length = buffer.len
@@ -551,7 +551,7 @@ cdef class Headers:
         try:
             holder.set_headers(headers)
         except InvalidRecordError as error:
-            raise InvalidRecordError(f"headers of row {row}: {error}") from error
+            raise type(error)(f"headers of row {row}: {error}") from error
         views = self._reserve(holder.view.header_count)
         for i in range(holder.view.header_count):
             views[i] = holder.view.headers[i]
@@ -575,7 +575,7 @@ cdef class Headers:
         try:
             rows = list(headers.items() if isinstance(headers, dict) else headers)
         except TypeError:
-            raise InvalidRecordError(
+            raise ArgumentTypeError(
                 f"headers must be pairs (str, bytes) or a list of them per row, not {type(headers).__name__}"
             ) from None
         if not rows or isinstance(rows[0], tuple):

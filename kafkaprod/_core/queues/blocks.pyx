@@ -65,7 +65,7 @@ from kafkaprod._core.records.varint cimport uvarint_size
 import array
 import sys
 
-from kafkaprod.errors import InvalidRecordError, RecordTooLargeError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, RecordTooLargeError
 
 cdef int64_t MOST_ROWS_WITHOUT_COLUMN = 0x1000000
 cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
@@ -492,7 +492,7 @@ cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
         try:
             view = memoryview(source)
         except (TypeError, ValueError, BufferError) as error:       # NumPy says ValueError, of datetime64
-            raise InvalidRecordError(
+            raise ArgumentTypeError(
                 f"{name} must be an int{size * 8} array or a list of int, not {type(source).__name__}: {error}"
             ) from None
         if view.ndim != 1:
@@ -523,7 +523,7 @@ cdef object _checked_items(object items, str name, str code):
         try:
             out.append(to_int64(item, name, lowest, highest))
         except InvalidRecordError as error:
-            raise InvalidRecordError(f"{name}[{i}]: {error}") from None
+            raise type(error)(f"{name}[{i}]: {error}") from None
     return out
 
 

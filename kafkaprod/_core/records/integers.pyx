@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 
 import operator
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -21,7 +21,7 @@ cdef int64_t to_int64(object number, str name, int64_t lowest, int64_t highest) 
     try:
         index = operator.index(number)
     except TypeError:
-        raise InvalidRecordError(f"{name} must be int or None, not {type(number).__name__}") from None
+        raise ArgumentTypeError(f"{name} must be int or None, not {type(number).__name__}") from None
     converted = PyLong_AsLongLongAndOverflow(index, &overflow)
     if overflow != 0:
         bits = int.bit_length(index)        # Python refuses to print more than 4,300 digits

@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from kafkaprod._core.records.record_view cimport NULL_LENGTH
 from kafkaprod._core.records.record_writer cimport headers_size
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -64,7 +64,7 @@ cdef class RecordArguments:
         try:
             pairs = tuple(headers)      # an exact one, which no code of the pairs below can change
         except TypeError:
-            raise InvalidRecordError(f"headers must be (str, bytes) pairs, not {type(headers).__name__}") from None
+            raise ArgumentTypeError(f"headers must be (str, bytes) pairs, not {type(headers).__name__}") from None
         self._kept.append(pairs)
         count = len(pairs)
         if count > self._header_capacity:
@@ -89,10 +89,10 @@ cdef class RecordArguments:
             pair = tuple(header)
             self._kept.append(pair)
         if pair is None or len(pair) != 2:
-            raise InvalidRecordError(f"headers[{i}] must be a (str, bytes or None) pair, not {header!r:.80}")
+            raise ArgumentTypeError(f"headers[{i}] must be a (str, bytes or None) pair, not {header!r:.80}")
         name = pair[0]
         if not PyUnicode_Check(name):
-            raise InvalidRecordError(f"headers[{i}] key must be str, not {type(name).__name__}")
+            raise ArgumentTypeError(f"headers[{i}] key must be str, not {type(name).__name__}")
         try:
             view.key = PyUnicode_AsUTF8AndSize(name, &view.key_length)
         except UnicodeEncodeError as error:
@@ -118,7 +118,7 @@ cdef class RecordArguments:
             length[0] = NULL_LENGTH
             return 0
         if not PyObject_CheckBuffer(data):
-            raise InvalidRecordError(
+            raise ArgumentTypeError(
                 f"{name} must be bytes-like or None, not {type(data).__name__} ({_advice(name)})"
             )
         if self._buffer_count == self._buffer_capacity:
@@ -131,7 +131,7 @@ cdef class RecordArguments:
         try:
             PyObject_GetBuffer(data, buffer, PyBUF_SIMPLE)
         except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
-            raise InvalidRecordError(f"{name} must be a contiguous buffer: {error}") from error
+            raise ArgumentTypeError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
         # memcpy wants a pointer even for no bytes.
         pointer[0] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES

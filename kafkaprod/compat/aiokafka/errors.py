@@ -160,6 +160,7 @@ _OURS: Final[tuple[tuple[type[BaseException], type[Exception]], ...]] = (
     (ours.ProducerFencedError, ProducerFenced),
     (ours.RecordTooLargeError, kafka_errors[10]),
     (ours.ConfigError, KafkaConfigurationError),
+    (ours.ArgumentTypeError, TypeError),
     (ours.InvalidRecordError, ValueError),
     (ours.SerializationError, ValueError),
     (ours.BootstrapError, KafkaConnectionError),

@@ -177,7 +177,7 @@ class Producer:
         """Raise what is the caller's to mend; what the cluster refused is reported as a failed record."""
         if isinstance(error, ours.BufferFullError):
             raise BufferError(f"Local: Queue full: {error}") from error
-        if isinstance(error, ours.InvalidRecordError) and "must be" in str(error):
+        if isinstance(error, ours.ArgumentTypeError):
             raise TypeError(str(error)) from error
         is_of_cluster = isinstance(error, _OF_CLUSTER) and not isinstance(error, ours.RecordTooLargeError)
         if not is_of_cluster:

@@ -196,6 +196,7 @@ def _translated(error: ours.KafkaError) -> Exception:
 _OURS: Final[tuple[tuple[type[ours.KafkaError], type[Exception]], ...]] = (
     (ours.RecordTooLargeError, kafka_errors[10]),
     (ours.ConfigError, KafkaConfigurationError),
+    (ours.ArgumentTypeError, TypeError),
     (ours.InvalidRecordError, ValueError),
     (ours.SerializationError, ValueError),
     (ours.BootstrapError, NoBrokersAvailable),

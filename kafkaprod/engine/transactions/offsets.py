@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 from kafkaprod.structs import TopicPartition
 from kafkaprod.text import why_unsendable
 
@@ -61,7 +61,7 @@ def read_group_metadata(source: Any) -> GroupMetadata:
     elif hasattr(source, "_coordinator") and hasattr(source, "getone"):
         group = _read_aiokafka(source)
     else:
-        raise InvalidRecordError(
+        raise ArgumentTypeError(
             f"group_metadata of type {type(source).__name__} is not understood: give the group id, or what "
             "kafka-python's group_metadata(), confluent-kafka's consumer_group_metadata() or aiokafka's consumer gives"
         )
@@ -152,7 +152,7 @@ def read_offsets(source: Any) -> dict[TopicPartition, OffsetAndMetadata]:
             offsets[_partition(key)] = _offset(key, value)
         return offsets
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise InvalidRecordError(
+        raise ArgumentTypeError(
             "offsets must be a mapping of partitions to offsets, or a list of TopicPartition, "
             f"not {type(source).__name__}"
         )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kafkaprod._core.columns.columns import Column, Headers
-from kafkaprod.errors import InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 from tests.support.core.column_layouts import as_list, as_offsets, as_views
 
 VALUES = [b"a", b"", None, b"x" * 12, b"y" * 13, b"z" * 5000, None, b"end"]
@@ -284,7 +284,7 @@ def test_headers_per_row():
     ],
 )
 def test_wrong_header_is_named_with_its_row(headers, message):
-    with pytest.raises(InvalidRecordError, match=message):
+    with pytest.raises(ArgumentTypeError, match=message):
         Headers.from_python(headers)
 
 

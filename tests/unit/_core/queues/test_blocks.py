@@ -14,7 +14,7 @@ import pytest
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.requests.settlement import expired_batches
-from kafkaprod.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
+from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, batches_of, snapshot, succeed
 from tests.support.core.core_model import decode_batch
 from tests.support.core.faces import partition_of_key
@@ -294,7 +294,7 @@ def test_input_is_let_go_of_once_all_of_it_is_appended():
         ({"row_count": 4}, InvalidRecordError, "value has 3 rows, row_count 4"),
         ({"timestamps": array.array("q", [1, 2])}, InvalidRecordError, "timestamps has 2 rows, the block 3"),
         ({"timestamps": [1, 2]}, InvalidRecordError, "timestamps has 2 rows, the block 3"),
-        ({"timestamps": [1, "x", 3]}, InvalidRecordError, r"timestamps\[1\]: timestamps must be int .*, not str"),
+        ({"timestamps": [1, "x", 3]}, ArgumentTypeError, r"timestamps\[1\]: timestamps must be int .*, not str"),
         ({"timestamps": [1, 2**70, 3]}, InvalidRecordError, r"timestamps\[1\]: timestamps=\d+ is outside"),
         ({"timestamps": np.zeros((3, 1), "i8")}, InvalidRecordError, "timestamps must have one dimension, not 2"),
         ({"timestamps": {1, 2, 3}}, InvalidRecordError, "timestamps must be an int64 array or a list of int, not set"),

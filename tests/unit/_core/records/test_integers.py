@@ -61,5 +61,6 @@ def test_number_is_converted_once_to_an_exact_int(number, expected):
     ],
 )
 def test_other_numbers_and_types_are_refused_by_name(number, message):
-    with pytest.raises(InvalidRecordError, match=message):
+    with pytest.raises(InvalidRecordError, match=message) as caught:
         checked_integer(number, "n", 0, 9)
+    assert isinstance(caught.value, TypeError) == (not isinstance(number, int))

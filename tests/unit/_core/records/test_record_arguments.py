@@ -123,8 +123,9 @@ def test_header_value_that_nobody_else_holds_stays_alive():
     ],
 )
 def test_wrong_argument_is_named(key, value, headers, message):
-    with pytest.raises(InvalidRecordError, match=message):
+    with pytest.raises(InvalidRecordError, match=message) as caught:
         size_bound(key, value, headers)
+    assert isinstance(caught.value, TypeError) == ("UTF-8" not in message)
 
 
 def test_no_buffer_stays_held_after_an_error():
