@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 
 CODEC_IDS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""The codecs and their ids in the header of a batch: every other list of them is made from this one."""
 CODEC_NAMES: Final = {codec_id: name for name, codec_id in CODEC_IDS.items()}
+CODEC_LIST: Final = ", ".join(CODEC_IDS)
+"""For texts to users."""
+OFFERED_CODECS: Final = ("zstd", "lz4", "gzip", "snappy")
+"""In the order in which a broker offers them for metrics, Kafka's: clients take the first that they know."""
 LEVELS: Final = {"gzip": (-1, 9, -1), "lz4": (1, 17, 9), "zstd": (-131072, 22, 3)}  # lowest, highest, default
 
 _GZIP_WBITS: Final = 15 + 16
@@ -86,7 +91,7 @@ def make_codec(name: str, level: int | None = None) -> Codec | None:
         ConfigError: Unknown name, level out of range, or the library for it is not installed.
     """
     if name not in CODEC_IDS:
-        raise ConfigError(f"unknown compression codec {name!r}; known: {', '.join(CODEC_IDS)}")
+        raise ConfigError(f"unknown compression codec {name!r}; known: {CODEC_LIST}")
     if name in LEVELS:
         lowest, highest, default = LEVELS[name]
         level = default if level is None else level

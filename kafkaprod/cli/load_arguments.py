@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaprod.cli.producer_arguments import above_zero, count, whole
+from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.encodings import encoding_name
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
@@ -76,7 +77,7 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
         *("-z", "--compression-codec", "--compression-type"),
         dest="codec",
         metavar="CODEC",
-        help="of batches: none, gzip, snappy, lz4, zstd",
+        help=f"of batches: {CODEC_LIST}",
     )
 
 

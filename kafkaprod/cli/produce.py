@@ -17,6 +17,7 @@ from kafkaprod._core.text.row_splitter import split_keys, split_lines
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
+from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import counted, printable
 
@@ -52,7 +53,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         *("-z", "--compression-codec", "--compression-type"),
         dest="codec",
         metavar="CODEC",
-        help="none, gzip, snappy, lz4, zstd",
+        help=CODEC_LIST,
     )
     add("-Z", dest="empty_is_null", action="store_true", help="an empty key or value is null")
     add("-c", dest="count", type=count, metavar="N", help="stop after N records")

@@ -17,6 +17,7 @@ from kafkaprod.admin.topics import log_offsets
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.cli.load_setup import check_on_error, make_sink
 from kafkaprod.cli.main import SOME_BAD_ROWS, examples
+from kafkaprod.compression import CODEC_LIST
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
@@ -69,7 +70,7 @@ def add_parser(subparsers: Subparsers) -> None:
         dest="compression_type",
         default="none",
         metavar="CODEC",
-        help="none, gzip, snappy, lz4, zstd (default: %(default)s)",
+        help=f"{CODEC_LIST} (default: %(default)s)",
     )
     parser.add_argument(
         "--on-error",

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafkaprod.compression import CODEC_IDS
 from kafkaprod.config.kinds import (
     INT64_MAX,
     Acks,
@@ -189,7 +190,7 @@ class ProducerOptions(OAuthOptions):
 
     compression_type: str = _COMPRESSION.option(
         "none",
-        Choice(("none", "gzip", "snappy", "lz4", "zstd"), synonyms={None: "none"}),
+        Choice(tuple(CODEC_IDS), synonyms={None: "none"}),
         HIGH,
         "Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`.",
         aliases=("compression.codec",),

@@ -18,12 +18,11 @@ from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, Settings
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.clock import NEVER_MS
-from kafkaprod.compression import decompress
+from kafkaprod.compression import CODEC_IDS, OFFERED_CODECS, decompress
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 
-ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
-ACCEPTED_CODECS: Final = (ZSTD, LZ4, GZIP, SNAPPY)
+ACCEPTED_CODECS: Final = tuple(CODEC_IDS[name] for name in OFFERED_CODECS)
 MAX_BYTES: Final = 1 << 20  # telemetry.max.bytes
 DEFAULT_INTERVAL_MS: Final = 300_000
 MATCH_KEYS: Final = ("client_id", "client_instance_id", "client_source_address")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafkaprod.broker.cluster.option_types import OptionType, boolean, choice, decimal, int32, int64, list_of
-from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
+from kafkaprod.broker.storage.format.log_config import COMPRESSION_TYPES, INT64_MAX, LogConfig
 from kafkaprod.errors import ConfigError
 
 TOPIC_SOURCE = 1  # set on the topic
@@ -24,7 +24,7 @@ TOPIC_OPTIONS: Final[Mapping[str, OptionType]] = {
     "cleanup.policy": list_of("compact", "delete"),
     "compression.gzip.level": int32(-1, 9),
     "compression.lz4.level": int32(1, 17),
-    "compression.type": choice("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.type": choice(*COMPRESSION_TYPES),
     "compression.zstd.level": int32(-131_072, 22),
     "delete.retention.ms": int64(0),
     "file.delete.delay.ms": int64(0),

@@ -36,6 +36,7 @@ from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.compression import CODEC_IDS
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -58,7 +59,6 @@ MAX_VERSION = 13
 _FIRST_VERSION_WITH_ZSTD = 7
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_POSITION = 21
-_ZSTD = 4
 _MAX_BYTES_IN_LOOP = 1024 * 1024
 """Most bytes of a batch's records, plain, that the event loop checks itself: some milliseconds."""
 _STEP_BYTES = 128 * 1024
@@ -257,7 +257,7 @@ def _why_refuse(
     if records is None or len(records) < _ATTRIBUTES_POSITION + _ATTRIBUTES.size:
         return ErrorCode.INVALID_RECORD
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_POSITION)
-    if attributes & 7 == _ZSTD and request.version < _FIRST_VERSION_WITH_ZSTD:
+    if attributes & 7 == CODEC_IDS["zstd"] and request.version < _FIRST_VERSION_WITH_ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if attributes & TRANSACTIONAL and request.body.transactional_id is None:
         # A client may not claim a transaction the request does not name (CVE-2018-17196).

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.compat.aiokafka.errors import KafkaConfigurationError
+from kafkaprod.compression import CODEC_IDS
 
 MISSING: Final = object()  # acks: 1 without idempotence, -1 with
 BATCH_BYTES: Final = 16384
-_CODECS: Final = ("gzip", "snappy", "lz4", "zstd", None)
+_CODECS: Final = (None, *(name for name in CODEC_IDS if name != "none"))
 
 # Options whose values go to the engine as they are, under its names.
 _PLAIN: Final = {

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
+from kafkaprod.compression import CODEC_IDS
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
 INT64_MAX = 2**63 - 1
 UNLIMITED = -1
+COMPRESSION_TYPES: Final = ("producer", "uncompressed", *(name for name in CODEC_IDS if name != "none"))
+"""Values of compression.type: as the producer sent it, as the records are, or a codec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +110,5 @@ def _check(config: LogConfig) -> None:
         raise ConfigError(
             f"message.timestamp.type={config.message_timestamp_type!r} is not CreateTime or LogAppendTime"
         )
-    if config.compression_type not in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
+    if config.compression_type not in COMPRESSION_TYPES:
         raise ConfigError(f"compression.type={config.compression_type!r} is unknown")
