@@ -38,10 +38,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its words after the program's name, the next words, its arguments."""
+    """A command: its words after the program's name, the next words, its arguments, what follows in its help."""
 
     path: tuple[str, ...]
     text: str
+    epilog: str
     children: tuple[tuple[str, str], ...]
     arguments: tuple[Argument, ...]
 
@@ -84,7 +85,7 @@ def commands(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Ite
     children = {name: child for branch in branches for name, child in branch.choices.items()}
     arguments = tuple(_argument(action) for action in parser._actions if action not in branches)
     named = tuple((name, texts.get(name, "")) for name in children)
-    yield Command(path, parser.description or "", named, arguments)
+    yield Command(path, parser.description or "", parser.epilog or "", named, arguments)
     for name, child in children.items():
         yield from commands(child, (*path, name))
 

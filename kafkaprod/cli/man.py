@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
 
 def manual() -> str:
     """Return the page in man's macros."""
-    parser = build_parser(COMMANDS)
     lines = [
         f'.TH KAFKAPROD 1 "" "kafkaprod {__version__}" "User Commands"',
         ".SH NAME",
@@ -53,22 +52,13 @@ def manual() -> str:
         ".I COMMAND",
         "[options]",
     ]
-    epilogs = dict(_epilogs(parser))
-    for command in commands(parser):
+    for command in commands(build_parser(COMMANDS)):
         if command.path:
-            lines += _section(command, epilogs.get(command.path, ""))
+            lines += _section(command)
     return "\n".join([*lines, _FILES])
 
 
-def _epilogs(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    yield path, parser.epilog or ""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, child in action.choices.items():
-                yield from _epilogs(child, (*path, name))
-
-
-def _section(command: Command, epilog: str) -> Iterator[str]:
+def _section(command: Command) -> Iterator[str]:
     yield f".{'SH' if len(command.path) == 1 else 'SS'} {_escaped(' '.join(command.path)).upper()}"
     yield _escaped(command.text)
     for argument in command.arguments:
@@ -77,7 +67,7 @@ def _section(command: Command, epilog: str) -> Iterator[str]:
         yield ".TP"
         yield f"\\fB{_escaped(names)}\\fR{_escaped(values)}"
         yield _escaped(argument.text)
-    text, _, shown = epilog.partition(EXAMPLES)
+    text, _, shown = command.epilog.partition(EXAMPLES)
     if text.strip():
         yield ".PP"
         yield _escaped(text.strip())
