@@ -1,10 +1,14 @@
-"""README names the programs that tests start and this project does not bring."""
+"""README names the programs that tests start and this project does not bring; its own are where texts say they are."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from pathlib import Path
 
 from tests.architecture.core_sources import ROOT
+
+PROGRAM = re.compile(r"\bpython3? -m ((?:tests|benchmarks|kafkaprod)(?:\.\w+)*)")
 
 
 def test_readme_names_the_programs_that_tests_start() -> None:
@@ -16,3 +20,30 @@ def test_readme_names_the_programs_that_tests_start() -> None:
     assert "kcat" in calls
     text = (ROOT / "README.md").read_text()
     assert [name for name in calls if not re.search(rf"\b{name}\b", text)] == []
+
+
+def is_program(name: str) -> bool:
+    """Return whether `python -m NAME` finds a module."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_a_program_that_was_moved_is_not_found() -> None:
+    text = "Run `python -m tests.check`, then python -m tests.moved.away --far."
+    assert [is_program(name) for name in PROGRAM.findall(text)] == [True, False]
+
+
+def test_each_program_of_the_project_that_a_text_names_is_there() -> None:
+    rooms = ("docs", "tests", "benchmarks", "kafkaprod", ".github", ".ci")
+    texts = [*ROOT.glob("*.*"), *(path for room in rooms for path in (ROOT / room).rglob("*"))]
+    files = [path for path in texts if path.suffix in (".md", ".py", ".toml", ".yml", ".sh") and path != Path(__file__)]
+    assert ROOT / "docs" / "history.md" in files
+    wrong = [
+        f"{path.relative_to(ROOT)}: {program}"
+        for path in files
+        for program in PROGRAM.findall(path.read_text(encoding="utf-8"))
+        if not is_program(program)
+    ]
+    assert wrong == []
