@@ -177,12 +177,14 @@ class ConnectionOptions:
         "Start over from `bootstrap_servers` after this time without metadata (KIP-1102).",
         unit="ms",
     )
-    metadata_cluster_check_enable: bool = _METADATA.option(
-        True,
+    metadata_cluster_check_enable: bool | None = _METADATA.option(
+        None,
         Boolean(),
         LOW,
-        "Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242), and "
-        "accept no other cluster when starting over from `bootstrap_servers`.",
+        "Whether a broker that the metadata named must be of the cluster and have the node id expected of it, so that "
+        "a misrouted connection is refused (KIP-1242). Not set: they must, and starting over from `bootstrap_servers` "
+        "takes whatever cluster is there, with a warning; true: it takes no other cluster either; false: nothing is "
+        "checked.",
     )
 
     # -- security ------------------------------------------------------------------------------------------------------

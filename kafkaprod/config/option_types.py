@@ -61,9 +61,10 @@ class OptionTypes(TypedDict, total=False):
     ones (KIP-899)."""
     metadata_recovery_rebootstrap_trigger_ms: int | str
     """Start over from `bootstrap_servers` after this time without metadata (KIP-1102)."""
-    metadata_cluster_check_enable: bool | str
-    """Send brokers the expected cluster and node ids, so that a misrouted connection is refused (KIP-1242), and accept
-    no other cluster when starting over from `bootstrap_servers`."""
+    metadata_cluster_check_enable: bool | str | None
+    """Whether a broker that the metadata named must be of the cluster and have the node id expected of it, so that a
+    misrouted connection is refused (KIP-1242). Not set: they must, and starting over from `bootstrap_servers` takes
+    whatever cluster is there, with a warning; true: it takes no other cluster either; false: nothing is checked."""
     security_protocol: str
     """Encryption (SSL) and login (SASL). It never falls back to a weaker protocol."""
     ssl_context: ssl.SSLContext | None

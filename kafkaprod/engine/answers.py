@@ -196,7 +196,7 @@ class Answers:
                 self._on_partition(answered, partition, response, now_ms)
         for ref in open_refs.values():  # the broker left it out: treated as no answer
             self._apply(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, maybe_persisted=True), now_ms)
-        self._upkeep.apply_metadata()
+        self._upkeep.apply_metadata(now_ms)
         return int(response.throttle_time_ms)
 
     def _matched(

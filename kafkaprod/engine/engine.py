@@ -93,7 +93,7 @@ class Engine:
         self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
-        self.metadata = Metadata(config, clock.now_ms(), random=random)
+        self.metadata = Metadata(config, clock.now_ms(), random=random, keeps_cluster=identity is not None)
         self.topic_watch = self._make_topic_watch()
         self.transactions = self._make_transactions()
         self.sender = self._make_sender(keeps_producer_id=identity is not None)

@@ -101,6 +101,10 @@ class Identity(Protocol):
         """End an open transaction because the producer closes; return whether only batches are left to settle."""
         ...
 
+    def on_new_cluster(self) -> bool:
+        """Handle that the cluster is another one now; return whether batches need numbers of a new producer id."""
+        ...
+
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Handle a batch that fails; called before its records get the error."""
         ...
@@ -147,6 +151,7 @@ class IdempotentIdentity:
         self._failure_count = 0
         self._damaged_count = 0
         self._next_request_ms = 0
+        self._least_epoch = 0
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """Return a request for a producer id, before the first drain and when the last epoch is used up."""
@@ -200,6 +205,17 @@ class IdempotentIdentity:
         """Return True: without an id the drain takes no batch anyway."""
         return True
 
+    def on_new_cluster(self) -> bool:
+        """Request an id of the new cluster: another producer may have the old one there.
+
+        Its epoch is higher than any before, so that no partition takes an id that both clusters gave for its own.
+        """
+        if not self._is_idempotent or self.keeps_producer_id:
+            return False
+        self._least_epoch = max(self._least_epoch, self._drain.producer_epoch) + 1
+        self._drain.set_producer(-1, -1)
+        return True
+
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Do nothing: the drain starts a new epoch where a sequence is missing."""
 
@@ -216,7 +232,8 @@ class IdempotentIdentity:
                 f"{response.producer_epoch}: neither may be negative",
                 node=node_id,
             )
-        self._drain.set_producer(response.producer_id, response.producer_epoch)
+        epoch = min(max(response.producer_epoch, self._least_epoch), MAX_EPOCH)
+        self._drain.set_producer(response.producer_id, epoch)
         return None
 
     def _start_epoch(self) -> None:

@@ -21,7 +21,7 @@ from kafkaprod._core.requests.settlement import (
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.errors import AuthenticationError, DeliveryTimeoutError, KafkaError
+from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.node_state import ConnectionFailure
@@ -135,16 +135,18 @@ class Upkeep:
         if refused is not None:
             self._topic_watch.tell_trouble(refused, is_hopeless=False)
             return
-        self.apply_metadata()
+        self.apply_metadata(now_ms)
         self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
 
-    def apply_metadata(self) -> None:
+    def apply_metadata(self, now_ms: int) -> None:
         """Apply changed metadata to the core's leaders and the pool's nodes."""
         changed = self._metadata.take_changes()
         snapshot = self._metadata.snapshot
         self._pool.update_nodes(
-            snapshot.nodes, snapshot.cluster_id if self._config.metadata_cluster_check_enable else None
+            snapshot.nodes, None if self._config.metadata_cluster_check_enable is False else snapshot.cluster_id
         )
+        if self._metadata.take_new_cluster():
+            self._leave_former_cluster(snapshot.cluster_id, now_ms)
         rack = self._config.client_rack
         if rack and self._config.partitioner_rack_aware:
             self._drain.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
@@ -167,6 +169,26 @@ class Upkeep:
                 what = f"topic {topic!r} was deleted and created again with fewer partitions"
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 ref.fail(error_for(code, what, topic=topic, partition=ref.partition))
+
+    def _leave_former_cluster(self, cluster_id: str | None, now_ms: int) -> None:
+        """Give what waits new numbers: another cluster knows no producer id of the former one.
+
+        A batch that may be in the log of the former cluster is not written a second time: it fails.
+        """
+        if not self._identity.on_new_cluster():
+            return
+        for ref in incomplete_batches(self._accumulator):
+            if ref.producer[2] < 0 or ref.state != "closed" or ref.forget_sequence():
+                continue  # one in a request is judged by its answer
+            error = ConnectionLostError(
+                f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no answer before the "
+                f"cluster became another one ({cluster_id!r}): they may be in the log of the former one",
+                possibly_persisted=True,
+                topic=ref.topic,
+                partition=ref.partition,
+            )
+            self._metrics.on_error(ref.topic, ref.record_count, now_ms)
+            ref.fail(error, maybe_persisted=True)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -217,10 +239,12 @@ class Upkeep:
         ref.fail(error)
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
-        """Return what delayed a batch: a failed connection, or its partition's last error."""
+        """Return what delayed a batch: a failed connection, refused metadata, or its partition's last error."""
         failure = self._pool.members.last_failure(ref.leader)
         if failure is not None:
             return failure.error
+        if self._metadata.last_refusal is not None:
+            return self._metadata.last_refusal
         last = self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
         return last or self._pool.members.why_not_connected()
 

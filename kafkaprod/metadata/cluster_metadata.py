@@ -51,11 +51,24 @@ class _Query(NamedTuple):
 class Metadata:
     """The cluster as the producer knows it.
 
+    Args:
+        config: The producer's options.
+        now_ms: The time.
+        random: Source of jitter.
+        keeps_cluster: Whether starting over may lead to no other cluster, whatever the options say.
+
     Attributes:
         snapshot: Replaced, never changed; may be read by any thread.
     """
 
-    def __init__(self, config: ProducerConfig, now_ms: int = 0, *, random: Random = random.random) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        now_ms: int = 0,
+        *,
+        random: Random = random.random,
+        keeps_cluster: bool = False,
+    ) -> None:
         self._config = config
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._schedule = RefreshSchedule(config.metadata_max_age_ms, backoff, random)
@@ -65,6 +78,9 @@ class Metadata:
         self._query: _Query | None = None
         self._is_rebootstrap_required = False
         self._cluster_id: str | None = None  # the last one accepted; kept when the client starts over
+        self._has_new_cluster = False
+        self._keeps_cluster = keeps_cluster or bool(config.metadata_cluster_check_enable)
+        self._refusal: KafkaError | None = None
         self._refused: set[str] = set()  # topics with a permanent error, since the last full refresh
         self._changed: dict[str, None] = {}
         self._hints: dict[str, dict[int, tuple[int, int]]] = {}  # not yet in the snapshot
@@ -166,7 +182,11 @@ class Metadata:
             self._check(response)
             self._take(self._query, response, version, now_ms)
         except KafkaError as error:
-            logger.warning("metadata response refused: %s", error)
+            # When the client starts over now, what it finds there is the news.
+            starts_over = self._is_rebootstrap_required and self._config.metadata_recovery_strategy == "rebootstrap"
+            is_passing = starts_over and not self._keeps_cluster
+            logger.log(logging.INFO if is_passing else logging.WARNING, "metadata response refused: %s", error)
+            self._refusal = error
             self.on_failure(error, now_ms)
             return error
         return None
@@ -200,6 +220,16 @@ class Metadata:
         """Return why topics were missing in the answers since the last call; they are requested again."""
         missing, self._missing = self._missing, {}
         return missing
+
+    def take_new_cluster(self) -> bool:
+        """Return whether the cluster became another one since the last call."""
+        is_new, self._has_new_cluster = self._has_new_cluster, False
+        return is_new
+
+    @property
+    def last_refusal(self) -> KafkaError | None:
+        """Return why the last answer was unusable; None if it was not."""
+        return self._refusal
 
     # -- starting over -------------------------------------------------------------------------------------------------
 
@@ -239,11 +269,20 @@ class Metadata:
             raise error_for(response.error_code, api="METADATA")
         if not response.brokers:
             raise CorruptDataError("metadata response without brokers")
-        expected = self._cluster_id if self._config.metadata_cluster_check_enable else self.snapshot.cluster_id
+        expected = self._cluster_id if self._keeps_cluster else self.snapshot.cluster_id
         if expected is not None and response.cluster_id not in (expected, None):
             # Without nodes the client has just started over: another bootstrap server may lead to the right cluster.
             self._is_rebootstrap_required = bool(self.snapshot.nodes)
-            raise CorruptDataError(f"metadata of cluster {response.cluster_id!r}, expected {expected!r}")
+            raise CorruptDataError(
+                f"metadata of cluster {response.cluster_id!r}, expected {expected!r}{self._other_cluster_hint()}"
+            )
+
+    def _other_cluster_hint(self) -> str:
+        if self._config.metadata_cluster_check_enable:
+            return ": metadata_cluster_check_enable=true takes no other cluster"
+        if self._config.metadata_recovery_strategy != "rebootstrap":
+            return f": metadata_recovery_strategy={self._config.metadata_recovery_strategy} takes no other cluster"
+        return ": this producer continues what it wrote to that one" if self._keeps_cluster else ""
 
     def _take(self, query: _Query, response: MetadataResponse, version: int, now_ms: int) -> None:
         self._apply_hints()  # they are older than this answer
@@ -277,10 +316,10 @@ class Metadata:
 
     def _comparable_topics(self, cluster_id: str | None) -> Mapping[str, TopicMetadata]:
         """Return the topics to compare an answer with; none if it is the first of another cluster."""
-        if self._cluster_id is None or cluster_id in (self._cluster_id, None):
-            return self.snapshot.topics
-        logger.warning("the cluster is %r now, it was %r", cluster_id, self._cluster_id)
-        return {}
+        return {} if self._is_another(cluster_id) else self.snapshot.topics
+
+    def _is_another(self, cluster_id: str | None) -> bool:
+        return self._cluster_id is not None and cluster_id not in (self._cluster_id, None)
 
     def _on_missing(
         self,
@@ -312,6 +351,10 @@ class Metadata:
         old = self.snapshot.topics
         self._changed.update((name, None) for name, info in received.items() if old.get(name) != info)
         topics = {name: info for name, info in {**old, **received}.items() if name in self._followed}
+        if self._is_another(response.cluster_id):
+            logger.warning("the cluster is %r now, it was %r", response.cluster_id, self._cluster_id)
+            self._has_new_cluster = True
+        self._refusal = None
         cluster_id = response.cluster_id or self.snapshot.cluster_id
         self._cluster_id = cluster_id or self._cluster_id
         self.snapshot = ClusterSnapshot(nodes, topics, cluster_id, response.controller_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -14,7 +15,13 @@ import pytest
 
 from kafkaprod import AsyncProducer, KafkaError, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.errors import AuthenticationError, BootstrapError, MetadataTimeoutError, TransactionTimeoutError
+from kafkaprod.errors import (
+    AuthenticationError,
+    BootstrapError,
+    DeliveryTimeoutError,
+    MetadataTimeoutError,
+    TransactionTimeoutError,
+)
 from kafkaprod.net.transport import Address
 from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.ports import free_ports
@@ -247,3 +254,40 @@ def test_plain_text_to_a_secured_port_says_so(kafka: KafkaCluster, listener: str
     assert isinstance(error, BootstrapError)
     assert kafka.bootstrap(listener) in str(error)
     assert "security_protocol" in str(error)
+
+
+SOON_S = 10.0
+
+
+def test_another_cluster_at_the_old_address_gets_the_next_record(caplog: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+    with Producer(bootstrap_servers=f"127.0.0.1:{port}") as producer:
+        with EmbeddedBroker(port=port, topics={"t": 1}):
+            for _ in range(3):
+                producer.send("t", b"value").result(SLOW_S)
+        with EmbeddedBroker(port=port, topics={"t": 1}):
+            assert producer.send("t", b"value").result(SOON_S).offset == 0
+            assert producer.send("t", b"value").result(SOON_S).offset == 1
+    assert len([record for record in caplog.records if "the cluster is" in record.getMessage()]) == 1
+
+
+async def test_another_cluster_at_the_old_address_gets_the_next_record_of_an_async_producer() -> None:
+    (port,) = free_ports(1)
+    async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{port}") as producer:
+        with EmbeddedBroker(port=port, topics={"t": 1}):
+            await (await producer.send("t", b"value"))
+        with EmbeddedBroker(port=port, topics={"t": 1}):
+            assert (await asyncio.wait_for(await producer.send("t", b"value"), SOON_S)).offset == 0
+
+
+def test_another_cluster_is_refused_where_the_user_says_so_and_the_record_says_why() -> None:
+    (port,) = free_ports(1)
+    options: dict[str, Any] = {"delivery_timeout_ms": 4000, "request_timeout_ms": 2000}
+    with Producer(bootstrap_servers=f"127.0.0.1:{port}", metadata_cluster_check_enable=True, **options) as producer:
+        with EmbeddedBroker(port=port, topics={"t": 1}):
+            producer.send("t", b"value").result(SLOW_S)
+        with (
+            EmbeddedBroker(port=port, topics={"t": 1}),
+            pytest.raises(DeliveryTimeoutError, match="metadata_cluster_check_enable=true takes no other cluster"),
+        ):
+            producer.send("t", b"value").result(SLOW_S)

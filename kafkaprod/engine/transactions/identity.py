@@ -303,14 +303,15 @@ class TransactionalIdentity:
         """Always: the drain knows which transaction is open."""
         return True
 
+    def on_new_cluster(self) -> bool:
+        """Return False: the new cluster's coordinator refuses the id, and that ends this producer."""
+        return False
+
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Nothing: the accumulator collects failed batches, also those that never get an answer."""
 
     def is_finished(self, now_ms: int) -> bool:
-        """Abort an open transaction because the producer closes; return whether nothing is left to do.
-
-        That has `max_close_ms`, if close() gives more: a coordinator that is away must not keep a program from ending.
-        """
+        """Abort an open transaction because the producer closes; return whether it is, or `max_close_ms` has passed."""
         with self._lock:
             self._has_news = True
             has_work = self._machine.abandon()

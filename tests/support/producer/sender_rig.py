@@ -216,6 +216,7 @@ class Rig:
         batch_size = options.pop("batch_size", 16384)
         max_request_bytes = options.pop("max_request_bytes", 1 << 20)
         linger_ms = options.pop("linger_ms", 0)
+        metadata_options = options.pop("metadata_options", {})
         self.config = unchecked_config(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
         self.clock = ManualClock(now_ms=1_000_000)
         self.pool = FakePool(self.clock)
@@ -224,7 +225,7 @@ class Rig:
             BufferPool(1 << 24), batch_size, 1 << 20, partial(BatchCompletion, ledger=self.ledger), self.pool.wakeup
         )
         self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.config.enable_idempotence)
-        self.metadata = Metadata(unchecked_config(), self.clock.now_ms(), random=lambda: 0.5)
+        self.metadata = Metadata(unchecked_config(**metadata_options), self.clock.now_ms(), random=lambda: 0.5)
         self.watch = TopicWatch(
             self.accumulator, self.clock, self.pool.wakeup, 60_000, 10_000, lambda: True, lambda: None
         )

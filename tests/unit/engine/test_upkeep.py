@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaprod.errors import ConnectionLostError, DeliveryTimeoutError
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from tests.support.producer.sender_rig import TOPIC, Rig
 
@@ -48,3 +50,77 @@ def test_a_broker_whose_answer_helped_is_asked_as_before() -> None:
         response.topics[0].partitions[0].leader_epoch = rig.metadata.snapshot.topics[TOPIC].leader_epochs[0] + 1
         rig.complete(sent, response=response)
         rig.turn()
+
+
+def meet_another_cluster(rig: Rig, *, was_written: bool = True) -> None:
+    """Let the sender start over and find another cluster; its requests may have reached the former one or not."""
+    for sent in rig.produce_requests:
+        rig.complete(sent, error=ConnectionLostError("closed"), is_possibly_persisted=was_written)
+    rig.pool.is_rebootstrap_required = True
+    rig.turn()
+    rig.turn()
+    (sent,) = rig.open_of(MetadataRequest)
+    response = rig.metadata_response()
+    response.cluster_id = "other"
+    rig.complete(sent, response=response)
+    rig.turn()
+
+
+def test_another_cluster_gives_a_new_producer_id_and_gets_no_record_that_may_be_in_the_former_log() -> None:
+    rig = Rig(enable_idempotence=True)
+    _, sent = rig.in_flight()
+    rig.answer(sent)
+    rig.turn()
+    unanswered, _ = rig.in_flight()
+    meet_another_cluster(rig)
+    waiting = rig.send()
+    with pytest.raises(ConnectionLostError, match=r"another one \('other'\)") as caught:
+        unanswered.result(0)
+    assert caught.value.possibly_persisted
+    rig.turn()
+    assert not rig.produce_requests, "the new cluster does not know the old id"
+    rig.answer_producer_id()
+    rig.turn()
+    rig.turn()
+    (sent,) = rig.produce_requests
+    (ref,) = sent.produce.refs()
+    assert ref.producer == (4000, 1, 0), "an id that both clusters gave has another epoch"
+    rig.answer(sent)
+    rig.turn()
+    assert waiting.result(0).offset == 7
+    assert not rig.open_of(InitProducerIdRequest)
+
+
+def test_a_record_that_never_left_is_sent_to_another_cluster_under_its_id() -> None:
+    rig = Rig(enable_idempotence=True)
+    unsent, _ = rig.in_flight()
+    meet_another_cluster(rig, was_written=False)
+    rig.turn()
+    rig.answer_producer_id(producer_id=0)
+    rig.turn(advance_ms=1000)
+    rig.turn(advance_ms=1000)
+    (sent,) = rig.produce_requests
+    (ref,) = sent.produce.refs()
+    assert ref.producer == (0, 1, 0)
+    rig.answer(sent)
+    rig.turn()
+    assert unsent.result(0).offset == 7
+
+
+def test_a_record_without_idempotence_is_sent_to_another_cluster_again() -> None:
+    rig = Rig()
+    unanswered, _ = rig.in_flight()
+    meet_another_cluster(rig)
+    rig.turn(advance_ms=1000)
+    rig.answer(rig.produce_requests[-1])
+    rig.turn()
+    assert unanswered.result(0).offset == 7
+
+
+def test_a_late_record_says_which_cluster_is_refused_and_which_option_takes_it() -> None:
+    rig = Rig(metadata_options={"metadata_cluster_check_enable": True})
+    late, _ = rig.in_flight()
+    meet_another_cluster(rig)
+    rig.turn(advance_ms=rig.config.delivery_timeout_ms)
+    with pytest.raises(DeliveryTimeoutError, match=r"'other', expected 'c': metadata_cluster_check_enable=true"):
+        late.result(0)

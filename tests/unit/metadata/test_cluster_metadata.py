@@ -1,3 +1,4 @@
+import logging
 import uuid
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -594,20 +595,29 @@ def test_strategy_none_never_starts_over() -> None:
     assert not metadata.should_rebootstrap(10**9, is_any_node_usable=False)
 
 
-def test_another_cluster_is_refused_even_after_starting_over() -> None:
-    metadata = knowing(topic("a", [1, 1], [9, 9], topic_id=None))
+def test_another_cluster_is_refused_even_after_starting_over_where_the_user_says_so() -> None:
+    metadata = make(metadata_cluster_check_enable=True)
+    metadata.add_topic("a", 0)
+    exchange(metadata, 0, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
+    assert metadata.last_refusal is None
     metadata.on_rebootstrap(100)
     for now_ms in (100, 300):
         exchange(metadata, now_ms, answer(topic("a", [2], [0], topic_id=None), cluster_id="other"))
         assert metadata.snapshot.nodes == {}
+        assert "metadata_cluster_check_enable=true" in str(metadata.last_refusal)
         assert not metadata.should_rebootstrap(now_ms), "it has started over: another server is tried after a backoff"
         assert metadata.next_refresh_ms(now_ms) > 0
     exchange(metadata, 1000, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
     assert metadata.snapshot.cluster_id == "cluster"
+    assert metadata.last_refusal is None
+    assert not metadata.take_new_cluster()
 
 
-def test_answer_of_another_cluster_is_refused_until_starting_over_where_that_is_allowed() -> None:
-    metadata = make(metadata_cluster_check_enable=False)
+@pytest.mark.parametrize("check", [None, False])
+def test_answer_of_another_cluster_is_refused_until_starting_over(
+    check: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = make(metadata_cluster_check_enable=check)
     metadata.add_topic("a", 0)
     exchange(metadata, 0, answer(topic("a", [1, 1], [9, 9], topic_id=None)))
     metadata.request_update()
@@ -618,6 +628,9 @@ def test_answer_of_another_cluster_is_refused_until_starting_over_where_that_is_
     exchange(metadata, 100, answer(topic("a", [2], [0], topic_id=None), cluster_id="other"))
     assert (metadata.snapshot.cluster_id, leaders(metadata)) == ("other", (2,))
     assert metadata.snapshot.topics["a"].leader_epochs == (0,)
+    assert (metadata.take_new_cluster(), metadata.take_new_cluster()) == (True, False)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == ["the cluster is 'other' now, it was 'cluster'"]
 
 
 def test_snapshots_are_replaced_and_never_changed() -> None:
