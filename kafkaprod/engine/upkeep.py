@@ -194,7 +194,7 @@ class Upkeep:
 
     def on_connection_failure(self, failure: ConnectionFailure) -> None:
         """Report a failed connection to callers that wait for metadata; refused credentials fail queued records."""
-        level = logging.WARNING if failure.attempt == 1 else logging.DEBUG
+        level = logging.INFO if failure.was_idle else logging.WARNING if failure.attempt == 1 else logging.DEBUG
         logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
         if isinstance(failure.error, AuthenticationError):

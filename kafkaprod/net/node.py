@@ -75,6 +75,7 @@ class NodeConnection(Channel):
     Attributes:
         stage: Its progress.
         is_closed_by_us: Whether this client ended it, because it was idle or on request, which is no failure.
+        was_idle: Whether it had answered, and nothing was in flight, when it ended.
     """
 
     protocol: Connection
@@ -97,6 +98,7 @@ class NodeConnection(Channel):
         self.node = node
         self.stage = ConnectionStage.RESOLVE
         self.is_closed_by_us = False
+        self.was_idle = False
         self._settings = settings
         self._poller = poller
         self._offload = offload
@@ -343,6 +345,7 @@ class NodeConnection(Channel):
         if error is not None:
             error.__traceback__ = None  # its frames hold buffers, which must not outlive the connection
         reason = _typed(self.node, error, what)
+        self.was_idle = self.has_answered and not self.protocol.in_flight_count
         self.protocol.connection_lost(reason)
         self._handle_events()
         if self.failure is None:

@@ -29,12 +29,14 @@ class ConnectionFailure(NamedTuple):
         stage: Its progress.
         error: Why it ended.
         attempt: Consecutive failed connections to this node, this one included.
+        was_idle: Whether it had served requests and nothing was in flight: the peer tidies up, and nothing is lost.
     """
 
     node: Node
     stage: ConnectionStage
     error: KafkaError
     attempt: int
+    was_idle: bool = False
 
     @property
     def is_hopeless(self) -> bool:

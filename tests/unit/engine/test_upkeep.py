@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafkaprod.errors import ConnectionLostError, DeliveryTimeoutError
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
-from tests.support.producer.sender_rig import TOPIC, Rig
+from tests.support.producer.sender_rig import TOPIC, Rig, failure
 
 
 @pytest.mark.parametrize(("is_aware", "preferred"), [(True, {2}), (False, None)])
@@ -124,3 +126,14 @@ def test_a_late_record_says_which_cluster_is_refused_and_which_option_takes_it()
     rig.turn(advance_ms=rig.config.delivery_timeout_ms)
     with pytest.raises(DeliveryTimeoutError, match=r"'other', expected 'c': metadata_cluster_check_enable=true"):
         late.result(0)
+
+
+@pytest.mark.parametrize(("was_idle", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+def test_the_end_of_an_idle_connection_is_no_warning(
+    was_idle: bool, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    rig = Rig()
+    rig.pool.failures.append(failure(ConnectionLostError("closed"))._replace(was_idle=was_idle))
+    rig.turn()
+    assert [record.levelno for record in caplog.records if "ended at stage" in record.getMessage()] == [level]

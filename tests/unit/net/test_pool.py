@@ -25,6 +25,7 @@ from kafkaprod.errors import (
 from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
 from kafkaprod.net.node import ConnectionStage
+from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.transport import Address
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -559,6 +560,33 @@ def test_idle_connections_are_closed_without_being_failures(make_pool: MakePool,
         assert pool.ready_delay_ms(-1, clock.now_ms()) == 0
         until_ready(pool, clock)
         pool.close()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_an_idle_connection_that_the_broker_closes_is_told_from_a_busy_one(
+    make_pool: MakePool, clock: ManualClock, is_busy: bool
+) -> None:
+    with BrokerThread(echoing()) as server:
+        pool = make_pool()
+        pool.set_bootstrap([server.address])
+        until_ready(pool, clock)
+        produce(pool, -1, "a")
+        receive(pool, 1)
+    if is_busy:
+        produce(pool, -1, "b")  # written before the pool sees the end of the stream
+    failures: list[ConnectionFailure] = []
+
+    def count() -> int:
+        failures.extend(pool.take_failures())
+        return len(failures)
+
+    turn(pool, lambda: count() == 1)
+    assert [(failure.was_idle, failure.attempt) for failure in failures] == [(not is_busy, 1)]
+    clock.advance(1000)
+    pool.is_ready(-1, clock.now_ms())
+    turn(pool, lambda: count() == 2)
+    assert failures[1].attempt == (2 if is_busy else 1), "the first of the outage"
+    pool.close()
 
 
 def test_a_busy_connection_is_never_idle(make_pool: MakePool, clock: ManualClock) -> None:
