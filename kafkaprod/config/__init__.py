@@ -13,6 +13,7 @@ host_patterns       which hosts a client may connect to: names, domains and netw
 spellings           from the names users write to options: Kafka's, with underscores, librdkafka's
 jaas                Java's `sasl.jaas.config`: a user and a password, or a client of an OAuth endpoint
 option              the declaration of one option
+addresses           the kind of `bootstrap_servers`: addresses as people write them
 kinds               the kinds of values options take
 refused             names other clients know and this one refuses, each with what to do instead
 secret              a text that no log shows: passwords and tokens in the configuration

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaprod.config.addresses import PROTOCOLS, Addresses
 from kafkaprod.config.host_patterns import HostPatterns, Hosts
 from kafkaprod.config.kinds import (
-    Addresses,
     Boolean,
     Choice,
     Hook,
@@ -191,7 +191,7 @@ class ConnectionOptions:
 
     security_protocol: str = _SECURITY.option(
         "PLAINTEXT",
-        Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+        Choice(PROTOCOLS),
         MEDIUM,
         "Encryption (SSL) and login (SASL). It never falls back to a weaker protocol.",
     )

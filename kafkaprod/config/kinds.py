@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 INT16_MAX: Final = 2**15 - 1
 INT64_MAX: Final = 2**63 - 1
-DEFAULT_PORT: Final = 9092
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 _BOOLEANS: Final = {"true": True, "false": False}
+
+
+class MalformedError(ValueError):
+    """A value that is not allowed; the message says what is wrong, and repeats nothing that may be secret."""
 
 
 class Kind(Protocol):
@@ -307,55 +310,6 @@ class Acks:
 
     def show(self, value: int) -> str:
         return repr(value)
-
-
-class Addresses:
-    """`host:port` pairs: text with commas, or a sequence of texts and (host, port) pairs.
-
-    A missing port is 9092; IPv6 addresses with a port have brackets. Kept as a tuple of (host, port).
-    """
-
-    __slots__ = ()
-    type_name = "list"
-    allowed = "host:port pairs, each once; [address]:port for IPv6; the port may be left out"
-
-    def parse(self, value: object) -> tuple[tuple[str, int], ...]:
-        items = value.split(",") if isinstance(value, str) else value
-        if not isinstance(items, list | tuple):
-            raise ValueError(value)
-        addresses = tuple(_parse_address(item) for item in items)
-        if not addresses or len(set(addresses)) < len(addresses):
-            raise ValueError(value)
-        return addresses
-
-    def show(self, value: tuple[tuple[str, int], ...]) -> str:
-        texts = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in value)
-        return repr(",".join(texts))
-
-
-def _parse_address(item: object) -> tuple[str, int]:
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-        return _parse_host(item[0]), Integer(1, 65535).parse(item[1])
-    if not isinstance(item, str):
-        raise ValueError(item)
-    text = item.strip()
-    if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError(item)
-        port = rest[1:] if rest else str(DEFAULT_PORT)
-    elif text.count(":") > 1:  # an IPv6 address without brackets: where would the port begin?
-        host, port = text, str(DEFAULT_PORT)
-    else:
-        host, colon, port = text.partition(":")
-        port = port if colon else str(DEFAULT_PORT)
-    return _parse_host(host), Integer(1, 65535).parse(port)
-
-
-def _parse_host(host: str) -> str:
-    if not host or any(character in host for character in " \t/@[]"):
-        raise ValueError(host)
-    return host
 
 
 class Hook:

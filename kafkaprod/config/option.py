@@ -15,7 +15,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkaprod.config.kinds import Kind, SecretText, Translate
+from kafkaprod.config.kinds import Kind, MalformedError, SecretText, Translate
 from kafkaprod.config.secret import HIDDEN
 from kafkaprod.errors import ConfigError
 
@@ -81,10 +81,11 @@ class Option(NamedTuple):
         try:
             translated = value if translate is None else translate(value)
             return None if translated is None and self.is_nullable else self.kind.parse(translated)
-        except ValueError:
+        except ValueError as error:
+            reason = f"{error}; " if isinstance(error, MalformedError) else ""
             # The cause is dropped: it could carry a secret into a traceback.
             raise ConfigError(
-                f"{spelling or self.name}={self._show_given(value)} is not allowed: expected {self.allowed}"
+                f"{spelling or self.name}={self._show_given(value)} is not allowed: {reason}expected {self.allowed}"
             ) from None
 
     def show(self, value: Any) -> str:

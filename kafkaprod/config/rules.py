@@ -70,7 +70,20 @@ def _missing_credentials(c: ProducerOptions) -> bool:
     return c.sasl_plain_username is None or c.sasl_plain_password is None
 
 
+def _other_schemes(c: ProducerOptions) -> list[str]:
+    return sorted(getattr(c.bootstrap_servers, "schemes", set()) - {c.security_protocol})
+
+
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "a protocol before an address in `bootstrap_servers` (`SSL://host:9093`) is `security_protocol`",
+        lambda c: bool(_other_schemes(c)),
+        lambda c: (
+            f"bootstrap_servers=[{_other_schemes(c)[0]}://...] does not agree with "
+            f"security_protocol={c.security_protocol}: give security_protocol={_other_schemes(c)[0]} if that is meant, "
+            "and leave the scheme out otherwise"
+        ),
+    ),
     Rule(
         "`enable_idempotence` needs `acks=all`",
         lambda c: c.enable_idempotence and c.acks != -1,

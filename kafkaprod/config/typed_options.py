@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from kafkaprod.config.addresses import Addresses
 from kafkaprod.config.host_patterns import Hosts
 from kafkaprod.config.kinds import (
     Acks,
-    Addresses,
     Boolean,
     Choice,
     HookList,

@@ -17,6 +17,7 @@ import pytest
 
 from kafkaprod import Producer, compression
 from kafkaprod.config import OPTIONS, ProducerConfig, Secret
+from kafkaprod.config.addresses import Addresses
 from kafkaprod.config.documentation import NOT_YET, configuration_page
 from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.option import HIGH, REQUIRED, Section, options_of
@@ -315,6 +316,14 @@ def test_message_uses_the_name_the_user_wrote() -> None:
         (["a:1", "b"], [("a", 1), ("b", 9092)]),
         ([("a", 1), ("::1", 2)], [("a", 1), ("::1", 2)]),
         ("broker.example.", [("broker.example.", 9092)]),
+        ("a:1,", [("a", 1)]),
+        ("a:1 , ", [("a", 1)]),
+        (["a:1,b:2"], [("a", 1), ("b", 2)]),
+        (["a:1,b:2", "c:3"], [("a", 1), ("b", 2), ("c", 3)]),
+        ("PLAINTEXT://a:1,plaintext://b", [("a", 1), ("b", 9092)]),
+        ("PLAINTEXT://[::1]:9093", [("::1", 9093)]),
+        ("2001:db8:0:0:0:0:0:9092", [("2001:db8:0:0:0:0:0:9092", 9092)]),
+        ("fe80::1%eth0", [("fe80::1%eth0", 9092)]),
     ],
 )
 def test_bootstrap_servers_become_host_and_port(servers: Any, expected: list[tuple[str, int]]) -> None:
@@ -322,11 +331,38 @@ def test_bootstrap_servers_become_host_and_port(servers: Any, expected: list[tup
 
 
 @pytest.mark.parametrize(
+    ("servers", "reason"),
+    [
+        ("a:1;b:2", "commas stand between addresses"),
+        (["a:1;b:2"], "commas stand between addresses"),
+        ("a,,b", "an address is empty"),
+        ("::1:9092", r"write \[address\]:port"),
+        ("2001:db8::1:9092", r"write \[address\]:port"),
+        ("host:9092:9092", "more than one colon"),
+        ("kafka://a:1", "only a security protocol"),
+        ("SSL://a:1", "security_protocol=SSL if that is meant"),
+        ("a:1,a:1", "twice"),
+        ([("a,b", 1)], "expected host:port"),
+    ],
+)
+def test_refused_bootstrap_servers_say_what_is_wrong(servers: Any, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"bootstrap_servers=.*{reason}"):
+        ProducerConfig.from_options(bootstrap_servers=servers)
+
+
+def test_the_protocol_before_an_address_is_no_replacement_for_the_option() -> None:
+    made = ProducerConfig.from_options(bootstrap_servers="SSL://a:1", security_protocol="SSL")
+    assert made.bootstrap_servers == (("a", 1),)
+    assert ProducerConfig.from_options(made, linger_ms=9).bootstrap_servers == (("a", 1),)
+    with pytest.raises(ConfigError, match="does not agree with security_protocol=PLAINTEXT"):
+        ProducerConfig.from_options(made, security_protocol="PLAINTEXT")
+
+
+@pytest.mark.parametrize(
     "servers",
     [
         "",
         ",",
-        "a,",
         ":9092",
         "a:",
         "a:0",
@@ -376,6 +412,7 @@ OAUTH = {
 }
 
 CONFLICTS: list[tuple[dict[str, object], str]] = [
+    ({"bootstrap.servers": Addresses().parse("SSL://a:1")}, "does not agree with security_protocol=PLAINTEXT"),
     ({"acks": 1, "enable_idempotence": True}, "acks=1 conflicts with enable_idempotence=true"),
     ({"acks": 1, "transactional_id": "t"}, "acks=1 conflicts with enable_idempotence=true"),
     ({"acks": 0, "enable_idempotence": True}, "acks=0 conflicts"),
@@ -443,7 +480,8 @@ def test_every_rule_is_broken_by_one_of_the_conflicts() -> None:
     defaults = {name: option.default for name, option in OPTIONS.items()}
     broken: set[str] = set()
     for options, _ in CONFLICTS:
-        given: Any = types.SimpleNamespace(**(defaults | options))
+        named = {name.replace(".", "_"): value for name, value in options.items()}
+        given: Any = types.SimpleNamespace(**(defaults | named))
         broken |= {rule.doc for rule in RULES if rule.is_broken(given)}
     assert broken == {rule.doc for rule in RULES}
 
