@@ -54,9 +54,9 @@ def lists_of_codecs(source: str) -> list[int]:
             case ast.Constant(value=str(text)) if id(node) not in docstrings and "\n" not in text:
                 words = set(text.replace(",", " ").split())
             case ast.Name(id=name, ctx=ast.Store()) if name.strip("_").lower() in NAMES:
-                found.append(node.lineno)
+                found.append(getattr(node, "lineno", 0))
         if "snappy" in words and len(words & NAMES) > 2:
-            found.append(node.lineno)
+            found.append(getattr(node, "lineno", 0))
     return found
 
 
