@@ -24,7 +24,7 @@ from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.net.node_state import HEAD_START_MS, ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -88,7 +88,8 @@ class Upkeep:
         if node_id is None:
             return self.shortest_delay(now_ms)
         if not self._pool.is_ready(node_id, now_ms):
-            return MAX_WAIT_MS  # connecting: its end wakes the poll
+            # Connecting: its end wakes the poll. Beside a silent bootstrap server the next one is tried.
+            return HEAD_START_MS if node_id < 0 and len(self._pool.node_ids()) > 1 else MAX_WAIT_MS
         for topic in self._metadata.forget_idle_topics(now_ms, self._accumulator.take_used):
             self._accumulator.forget_topic(topic)
         for topic in self._accumulator.forgotten_topics_in_use():

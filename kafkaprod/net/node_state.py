@@ -19,6 +19,7 @@ from kafkaprod.structs import Node
 
 _UNCONNECTED: Final = (ConnectionStage.RESOLVE, ConnectionStage.CONNECT)
 UNFIT_ATTEMPTS: Final = 8  # about 4 s with the default reconnect backoff
+HEAD_START_MS: Final = 250  # RFC 8305: how long one attempt is alone before another begins beside it
 logger = logging.getLogger("kafkaprod.net")
 
 
@@ -127,10 +128,11 @@ def least_loaded(states: Iterable[NodeState], now_ms: int, max_in_flight: int) -
     """Return the node for a request that any broker can answer; None if none can be reached now.
 
     The order: ready with nothing in flight; ready with the fewest in flight; connecting; the one that may be connected
-    and was tried least recently. Among equals the first.
+    and was tried least recently. Among equals the first. Bootstrap servers are tried beside one another: another one
+    comes before those that have been connecting for HEAD_START_MS.
     """
     ready: list[tuple[int, int]] = []  # requests in flight, node id
-    connecting: list[int] = []
+    connecting: list[tuple[int, int]] = []  # last attempt, node id
     connectable: list[tuple[int, int]] = []  # last attempt, node id
     for state in states:
         node_id, connection = state.node.node_id, state.connection
@@ -142,12 +144,15 @@ def least_loaded(states: Iterable[NodeState], now_ms: int, max_in_flight: int) -
                 return node_id
             ready.append((connection.protocol.in_flight_count, node_id))
         elif not connection.is_ready:
-            connecting.append(node_id)
+            connecting.append((state.last_attempt_ms, node_id))
     if ready:
         return min(ready, key=_first)[1]
-    if connecting:
-        return connecting[0]
-    return min(connectable, key=_first)[1] if connectable else None
+    next_one = min(connectable, key=_first)[1] if connectable else None
+    if not connecting or (
+        next_one is not None and next_one < 0 and now_ms - max(connecting, key=_first)[0] >= HEAD_START_MS
+    ):
+        return next_one
+    return connecting[0][1]
 
 
 def _first(pair: tuple[int, int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import threading
@@ -291,3 +292,35 @@ def test_another_cluster_is_refused_where_the_user_says_so_and_the_record_says_w
             pytest.raises(DeliveryTimeoutError, match="metadata_cluster_check_enable=true takes no other cluster"),
         ):
             producer.send("t", b"value").result(SLOW_S)
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[str, int]]:
+    """An address that drops what begins to connect, as a host that is off: its backlog is full."""
+    with socket.socket() as server, contextlib.ExitStack() as clients:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield server.getsockname()
+
+
+def test_a_server_that_is_off_keeps_nobody_from_the_others(silent: tuple[str, int]) -> None:
+    off = f"127.0.0.1:{silent[1]}"
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        for _ in range(6):  # the first server is chosen by chance
+            with Producer(
+                bootstrap_servers=f"{off},{broker.bootstrap_servers}", socket_connection_setup_timeout_ms=30_000
+            ) as producer:
+                producer.send("t", b"value").result(SOON_S)
+
+
+def test_the_error_names_every_server_that_was_tried(silent: tuple[str, int]) -> None:
+    (refusing,) = free_ports(1)
+    error = failure_of(
+        bootstrap_servers=f"127.0.0.1:{silent[1]},127.0.0.1:{refusing}", bootstrap_timeout_ms=2000, max_block_ms=2000
+    )
+    assert f"127.0.0.1:{silent[1]} (connect): no answer yet" in str(error)
+    assert f"127.0.0.1:{refusing} (connect)" in str(error)

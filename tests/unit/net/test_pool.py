@@ -25,7 +25,7 @@ from kafkaprod.errors import (
 from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
 from kafkaprod.net.node import ConnectionStage
-from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.net.node_state import HEAD_START_MS, ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.transport import Address
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -725,6 +725,32 @@ def test_least_loaded_prefers_idle_then_fewest_then_connecting_then_longest_untr
         produce(pool, -2, "f")
         assert pool.least_loaded_node(clock.now_ms()) == -3  # full ones are no use; this one may be connected
         pool.close()
+
+
+def test_bootstrap_servers_are_tried_beside_one_that_does_not_answer(
+    make_pool: MakePool, clock: ManualClock, blackhole: tuple[str, int]
+) -> None:
+    with BrokerThread() as server:
+        pool = make_pool()
+        pool.set_bootstrap([blackhole, blackhole, server.address])
+        tried = []
+        for wait_ms in (0, HEAD_START_MS - 1, 1, HEAD_START_MS - 1, 1):
+            clock.advance(wait_ms)
+            node_id = pool.least_loaded_node(clock.now_ms())
+            assert node_id is not None
+            pool.is_ready(node_id, clock.now_ms())
+            tried.append((node_id, pool.connection_count))
+        assert [count for _, count in tried] == [1, 1, 2, 2, 3]
+        until_ready(pool, clock, -3)
+        assert pool.least_loaded_node(clock.now_ms()) == -3
+        assert all(f"{blackhole[1]} (api_versions): no answer yet" in line for line in silent_lines(pool))
+        pool.close()
+
+
+def silent_lines(pool: NodePool) -> list[str]:
+    lines = str(pool.members.bootstrap_error()).split("; ")
+    assert len(lines) == 2
+    return lines
 
 
 def test_a_node_that_is_full_is_connected_all_the_same(make_pool: MakePool, clock: ManualClock) -> None:
