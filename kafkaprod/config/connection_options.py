@@ -115,7 +115,8 @@ class ConnectionOptions:
         10_000,
         Integer(1),
         MEDIUM,
-        "How long a connect may take, TLS and login included; doubles with each failure, +-20 %.",
+        "How long a connect may take, TLS and login included; doubles with each failure, +-20 %. Of several addresses "
+        "of a name each has 1 s at first.",
         unit="ms",
     )
     socket_connection_setup_timeout_max_ms: int = _SERVERS.option(

@@ -40,7 +40,8 @@ class OptionTypes(TypedDict, total=False):
     reconnect_backoff_max_ms: int | str
     """Upper bound of the wait before connecting to a broker again."""
     socket_connection_setup_timeout_ms: int | str
-    """How long a connect may take, TLS and login included; doubles with each failure, +-20 %."""
+    """How long a connect may take, TLS and login included; doubles with each failure, +-20 %. Of several addresses of a
+    name each has 1 s at first."""
     socket_connection_setup_timeout_max_ms: int | str
     """Upper bound of the time for a connect, after repeated failures."""
     connections_max_idle_ms: int | str

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
+from typing import Final
 
 from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
@@ -44,6 +45,7 @@ from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
 
+HURRIED_MS: Final = 1000  # of an address while others are left: one SYN and its first repetition
 HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
 
 
@@ -69,7 +71,7 @@ class NodeConnection(Channel):
         metrics: The broker's counters.
         receive_buffer: Scratch memory for reads, at least one TLS record; shared by all connections of the thread.
         finished: The list to which ended requests are appended; shared by all connections, too.
-        setup_timeout_ms: Bound of each address's attempt, and of the handshake.
+        setup_timeout_ms: Bound of an address's attempt, and of the handshake; HURRIED_MS while others are left.
         identity: (cluster id, node id) the broker must have (KIP-1242); None: not checked.
 
     Attributes:
@@ -109,6 +111,9 @@ class NodeConnection(Channel):
         # The bootstrap servers, whose ids are negative, are the user's own choice.
         self._allowed = settings.options.allowed_brokers if node.node_id >= 0 else HostPatterns()
         self._addresses: deque[Address] = deque()
+        self._address: Address | None = None
+        self._hurried: set[Address] = set()  # had HURRIED_MS, and get another try when all others had theirs
+        self._attempt_ms = setup_timeout_ms
         self._is_plain = settings.tls is None
         self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
         self.protocol = Connection(
@@ -173,10 +178,13 @@ class NodeConnection(Channel):
         self._drop_transport()
         self.stage = ConnectionStage.CONNECT
         while self._addresses:
-            self._setup_deadline_ms = now_ms + self._setup_timeout_ms
+            address = self._address = self._addresses.popleft()
+            is_hurried = bool(self._addresses) and address not in self._hurried
+            self._attempt_ms = min(HURRIED_MS, self._setup_timeout_ms) if is_hurried else self._setup_timeout_ms
+            self._setup_deadline_ms = now_ms + self._attempt_ms
             try:
                 self._transport = self._settings.network.connect(
-                    self._addresses.popleft(), self._settings.options, self._settings.tls, self.node.host
+                    address, self._settings.options, self._settings.tls, self.node.host
                 )
             except OSError as failure:
                 error = failure
@@ -196,6 +204,9 @@ class NodeConnection(Channel):
             else:
                 self._connect_next(now_ms, error)
             return
+        if transport.is_connected and self.stage is ConnectionStage.CONNECT:
+            self._setup_deadline_ms += self._setup_timeout_ms - self._attempt_ms  # the handshake has all of it
+            self._attempt_ms = self._setup_timeout_ms
         if transport.is_connected and self._settings.tls is not None:
             self.stage = ConnectionStage.TLS
         if is_open:
@@ -328,8 +339,11 @@ class NodeConnection(Channel):
         self.flush(now_ms)
 
     def _on_setup_timeout(self, now_ms: int) -> None:
-        error = RequestTimedOutError(f"no answer within {self._setup_timeout_ms} ms at stage {self.stage}")
+        error = RequestTimedOutError(f"no answer within {self._attempt_ms} ms at stage {self.stage}")
         if self.stage is ConnectionStage.CONNECT:
+            if self._address is not None and self._attempt_ms < self._setup_timeout_ms:
+                self._hurried.add(self._address)
+                self._addresses.append(self._address)
             self._connect_next(now_ms, error)
         else:
             self._close_for(error, f"connecting took too long{self.hint()}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -24,7 +25,7 @@ from kafkaprod.errors import (
 )
 from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
-from kafkaprod.net.node import ConnectionStage
+from kafkaprod.net.node import HURRIED_MS, ConnectionStage
 from kafkaprod.net.node_state import HEAD_START_MS, ConnectionFailure
 from kafkaprod.net.pool import NodePool
 from kafkaprod.net.transport import Address
@@ -441,6 +442,50 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
         until_ready(pool, clock)
         assert unconnected[0].fileno() == -1
         pool.close()
+
+
+@pytest.fixture
+def silent_address() -> Iterator[Address]:
+    """An address that drops what begins to connect: its backlog is full."""
+    with socket.socket() as server, contextlib.ExitStack() as clients:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield Address(socket.AF_INET, server.getsockname())
+
+
+def test_a_silent_address_has_a_second_while_others_are_left_and_all_its_time_at_last(
+    make_pool: MakePool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, silent_address: Address
+) -> None:
+    begun: list[Address] = []
+    real = network_module.connecting_socket
+
+    def connecting(address: Address, **options: int) -> socket.socket:
+        begun.append(address)
+        return real(address, **options)
+
+    refusing = Address(socket.AF_INET, ("127.0.0.1", dead_port()))
+    monkeypatch.setattr(node_module, "resolve", lambda host, port, family: [silent_address, refusing])
+    monkeypatch.setattr(network_module, "connecting_socket", connecting)
+    pool = make_pool(socket_connection_setup_timeout_ms=10_000)
+    pool.set_bootstrap([("kafka.test", 9092)])
+    pool.is_ready(-1, clock.now_ms())
+    turn(pool, lambda: begun)
+    clock.advance(HURRIED_MS - 1)
+    pool.poll(0)
+    assert begun == [silent_address]
+    clock.advance(1)
+    turn(pool, lambda: len(begun) == 3)
+    assert begun == [silent_address, refusing, silent_address]
+    clock.advance(9_999)
+    pool.poll(0)
+    assert pool.take_failures() == []
+    clock.advance(1)
+    failure = until_failed(pool, clock)
+    assert "no answer within 10000 ms" in str(failure.error)
 
 
 def test_an_unknown_name_fails_at_the_resolve_stage(
