@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from typing import Final
 
 from kafkaprod.config.kinds import Integer, MalformedError
@@ -108,9 +107,11 @@ def _check_unbracketed(text: str) -> str:
 
 
 def _is_ipv6(text: str) -> bool:
+    import ipaddress  # of few clients
+
     try:
-        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
-    except (OSError, ValueError):
+        ipaddress.IPv6Address(text.partition("%")[0])
+    except ValueError:
         return False
     return True
 
