@@ -13,7 +13,6 @@ cleanly. The end of stdin without it means that the parent is gone: then the bro
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import queue
 import shutil
@@ -28,6 +27,7 @@ from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
+from kafkaprod.broker.embedding.lines import JsonLines
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
@@ -47,22 +47,27 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
     prepare_process()
+    lines = JsonLines(sys.stdin, sys.stdout)
+    options = lines.receive()
+    if options is None:
+        return 1
     try:
-        options = json.loads(sys.stdin.readline())
         temporary = options.pop("temporary")
         server = BrokerServer(parse_config(options))
     except KafkaError as error:
-        _answer({"error": str(error)})
+        lines.send({"error": str(error)})
         return 1
     except (OSError, ValueError) as error:
-        _answer({"error": f"{type(error).__name__}: {error}"})
+        lines.send({"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = server.broker.endpoint
     listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.broker.endpoints.items()}
-    _answer({"host": host, "port": port, "listeners": listeners})
+    lines.send({"host": host, "port": port, "listeners": listeners})
     is_orphan = threading.Event()
-    obeying = threading.Thread(target=_obey, args=(server, is_orphan), name="kafkaprod-broker-commands", daemon=True)
+    obeying = threading.Thread(
+        target=_obey, args=(server, lines, is_orphan), name="kafkaprod-broker-commands", daemon=True
+    )
     obeying.start()
     is_clean = server.run()
     obeying.join(_ORPHAN_S)  # a signal to the process group ends the parent, too
@@ -102,16 +107,15 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     return with_options(config, further)
 
 
-def _obey(server: BrokerServer, is_orphan: threading.Event) -> None:
+def _obey(server: BrokerServer, lines: JsonLines, is_orphan: threading.Event) -> None:
     try:
-        for line in sys.stdin:
+        while (command := lines.receive()) is not None:
             try:
-                command = json.loads(line)
                 if command["command"] == "stop":
                     return
-                _answer(_do(server, command))
+                lines.send(_do(server, command))
             except (KafkaError, ValueError, KeyError, queue.Empty) as error:
-                _answer({"error": f"{type(error).__name__}: {error}"})
+                lines.send({"error": f"{type(error).__name__}: {error}"})
         is_orphan.set()
     finally:
         server.stop()
@@ -153,10 +157,6 @@ def do_fault_command(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:
             return {"count": faults.fired_count(ApiKey(command["api"]))}
         case unknown:
             raise ValueError(f"unknown command {unknown!r}")
-
-
-def _answer(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kafkaprod.broker.embedding.lines import JsonLines
 from kafkaprod.errors import KafkaError
 
 _END_TIMEOUT_S = 30.0
@@ -22,58 +21,51 @@ class EmbeddedBrokerError(KafkaError):
     """The broker's process could not be started, or did not answer."""
 
 
-def start_module(module: str) -> subprocess.Popen[bytes]:
+class ChildProcess(subprocess.Popen[bytes]):
+    """A process with pipes as stdin and stdout, which answers each line with one."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        assert self.stdin is not None
+        assert self.stdout is not None
+        self._lines = JsonLines(self.stdout, self.stdin)
+        self._asking = threading.Lock()
+
+    def exchange(self, command: Mapping[str, Any], timeout_s: float, name: str) -> dict[str, Any]:
+        """Send a command and return its answer, which may be an error. Thread-safe: one after another.
+
+        Args:
+            command: What to send.
+            timeout_s: How long to wait for the answer, in seconds.
+            name: The process in messages: "the embedded broker".
+
+        Raises:
+            EmbeddedBrokerError: No answer in time, or the process has ended.
+        """
+        with self._asking:
+            try:
+                self._lines.send(command)
+                answer = self._lines.receive(timeout_s)
+            except TimeoutError:
+                raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s") from None
+            except (OSError, ValueError) as error:  # a closed pipe is a ValueError
+                raise EmbeddedBrokerError(f"{name} is gone: exit code {self.poll()}") from error
+        if answer is None:
+            raise EmbeddedBrokerError(f"{name} ended with exit code {self.wait(_END_TIMEOUT_S)}")
+        return answer
+
+    def say_last(self, command: str) -> None:
+        """Send the last command, and close stdin. The end of stdin alone is the death of the parent."""
+        assert self.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # it is gone; a closed pipe is a ValueError
+            self._lines.send({"command": command})
+        with contextlib.suppress(OSError):
+            self.stdin.close()
+
+
+def start_module(module: str) -> ChildProcess:
     """Start a module of this package in a process with pipes as stdin and stdout."""
     package_dir = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        # -P: not the working directory first, which may be a source tree that was never built.
-        [sys.executable, "-P", "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-
-
-def say_last(process: subprocess.Popen[bytes], command: str) -> None:
-    """Send a process its last command, and close its stdin. The end of stdin alone is the death of its parent."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError, ValueError):  # it is gone; a closed pipe is a ValueError
-        process.stdin.write(json.dumps({"command": command}).encode() + b"\n")
-    with contextlib.suppress(OSError):
-        process.stdin.close()
-
-
-def exchange(
-    process: subprocess.Popen[bytes], lock: threading.Lock, command: Mapping[str, Any], timeout_s: float, name: str
-) -> dict[str, Any]:
-    """Send a process a command and return its answer, which may be an error. Thread-safe.
-
-    Args:
-        process: A process that `start_module` started.
-        lock: Held from the command to its answer.
-        command: What to send.
-        timeout_s: How long to wait for the answer, in seconds.
-        name: The process in messages: "the embedded broker".
-
-    Raises:
-        EmbeddedBrokerError: No answer in time, or the process has ended.
-    """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with lock:
-        try:
-            process.stdin.write(json.dumps(dict(command)).encode() + b"\n")
-            process.stdin.flush()
-        except (OSError, ValueError) as error:  # a closed pipe is a ValueError
-            raise EmbeddedBrokerError(f"{name} is gone: exit code {process.poll()}") from error
-        with selectors.DefaultSelector() as files:  # select() takes no descriptor above 1,023
-            files.register(process.stdout, selectors.EVENT_READ)
-            has_answer = bool(files.select(timeout_s))
-        if not has_answer:
-            raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s")
-        line = process.stdout.readline()
-    if not line:
-        raise EmbeddedBrokerError(f"{name} ended with exit code {process.wait(_END_TIMEOUT_S)}")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
+    # -P: not the working directory first, which may be a source tree that was never built.
+    return ChildProcess([sys.executable, "-P", "-m", module], {**os.environ, "PYTHONPATH": path})

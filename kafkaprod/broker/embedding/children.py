@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from kafkaprod.broker.embedding.lines import JsonLines
 from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -39,22 +39,18 @@ class HostChannel:
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        self._file = sock.makefile("rwb")
-        self._lock = threading.Lock()
+        self._lines = JsonLines(sock, sock)
 
     def say(self, answer: dict[str, Any]) -> None:
         """Send the host a line."""
-        with self._lock:
-            self._file.write(json.dumps(answer).encode() + b"\n")
-            self._file.flush()
+        self._lines.send(answer)
 
     def obey(self, do: Callable[[dict[str, Any]], dict[str, Any]], at_end: Callable[[], None]) -> None:
         """Start to obey; `at_end` is called when the host is gone."""
 
         def run() -> None:
             try:
-                for line in self._file:
-                    command = json.loads(line)
+                while (command := self._lines.receive()) is not None:
                     try:
                         answer = do(command)
                     except (KafkaError, ValueError, KeyError, TypeError, TimeoutError) as error:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 from collections.abc import Mapping
 from typing import Any
 
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
+from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.errors import IllegalStateError
 
 _START_S = 120.0
@@ -27,8 +26,7 @@ class ClusterHost:
         """Describe the host; `start` runs it."""
         self.options = options
         self._owner_pid = os.getpid()
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def is_running(self) -> bool:
@@ -77,7 +75,7 @@ class ClusterHost:
             return
         process, self._process = self._process, None
         assert process.stdout is not None
-        say_last(process, "close")
+        process.say_last("close")
         try:
             process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
@@ -86,12 +84,12 @@ class ClusterHost:
         process.stdout.close()
 
     def _exchange(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        answer = exchange(self._running(), self._lock, command, timeout_s, "the cluster's host")
+        answer = self._running().exchange(command, timeout_s, "the cluster's host")
         if "error" in answer:
             raise EmbeddedBrokerError(str(answer["error"]))
         return answer
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> ChildProcess:
         if self._process is None or self._owner_pid != os.getpid():
             raise IllegalStateError("the embedded cluster does not run in this process")
         return self._process

@@ -15,8 +15,6 @@ import base64
 import contextlib
 import io
 import os
-import subprocess
-import threading
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
@@ -25,7 +23,7 @@ from typing import Any, Self, cast
 
 from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding import arguments
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange, say_last, start_module
+from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.errors import IllegalStateError
@@ -146,8 +144,7 @@ class EmbeddedBroker:
         self._options["outlives_power_cut"] = self._temporary is None or flush_policy == "each"
         self.listeners: dict[str, str] = {}
         self._host = ""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()  # one command and its answer at a time
+        self._process: ChildProcess | None = None
         self.faults: FaultScript = RemoteFaults(self.command)
         _brokers.add(self)
 
@@ -210,7 +207,7 @@ class EmbeddedBroker:
         process = self._process
         if process is None:
             return
-        say_last(process, "stop")
+        process.say_last("stop")
         try:
             process.wait(_STOP_TIMEOUT_S)
         finally:
@@ -251,7 +248,7 @@ class EmbeddedBroker:
         Raises:
             EmbeddedBrokerError: No answer in time, or an error.
         """
-        answer = exchange(self._running(), self._lock, command, timeout_s, "the embedded broker")
+        answer = self._running().exchange(command, timeout_s, "the embedded broker")
         if "error" in answer:
             raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
         return answer
@@ -271,7 +268,7 @@ class EmbeddedBroker:
         """Return the options of the process as plain values, without data directory and port."""
         return dict(self._options)
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> ChildProcess:
         self._check_owner()
         if self._process is None:
             raise IllegalStateError("the embedded broker does not run")
@@ -286,7 +283,6 @@ class EmbeddedBroker:
     def disown(self) -> None:
         """In a forked child: drop what belongs to the parent, without touching the process or the directory."""
         process, self._process = self._process, None
-        self._lock = threading.Lock()  # the parent's may have been held in the moment of the fork
         if process is not None:
             process.returncode = 0  # nothing to wait for
             for pipe in (process.stdin, process.stdout):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import logging
 import os
 import select
@@ -23,12 +22,13 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
+from kafkaprod.broker.embedding.lines import JsonLines
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import KafkaError
@@ -53,7 +53,7 @@ class _Child:
     pid: int
     sock: socket.socket
     incarnation_id: str
-    buffer: bytearray = field(default_factory=bytearray)
+    lines: JsonLines
     is_paused: bool = False
 
 
@@ -116,23 +116,19 @@ class ProcessHost:
         while self._reserved and not _KEEPS_PORTS:
             self._reserved.popitem()[1].close()
 
-    def serve(self) -> None:
-        """Obey until stdin ends."""
-        buffer = bytearray()
+    def serve(self, lines: JsonLines) -> None:
+        """Obey the test until its lines end."""
+        sources: list[JsonLines | socket.socket] = [lines, self._wake_receiver]
         while not self._is_done:
-            ready, _, _ = select.select([sys.stdin.fileno(), self._wake_receiver], [], [])
+            ready, _, _ = select.select(sources, [], [])
             self._reap()
-            if sys.stdin.fileno() not in ready:
+            if lines not in ready:
                 continue
-            chunk = os.read(sys.stdin.fileno(), 65_536)
-            if not chunk:
+            if not lines.fill():
                 self.is_orphan = True
                 break
-            buffer += chunk
-            while b"\n" in buffer and not self._is_done:
-                line, _, rest = bytes(buffer).partition(b"\n")
-                buffer = bytearray(rest)
-                self._answer(json.loads(line))
+            while not self._is_done and (command := lines.take()) is not None:
+                lines.send(self._answer(command))
 
     def on_terminated(self) -> None:
         """Make `serve` return (SIGTERM). A signal to the process group ends the test's process, too."""
@@ -165,12 +161,11 @@ class ProcessHost:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def _answer(self, command: Command) -> None:
+    def _answer(self, command: Command) -> Command:
         try:
-            answer = self._do(command)
+            return self._do(command)
         except (HostError, OSError, KeyError, ValueError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}" if not isinstance(error, HostError) else str(error)}
-        print(json.dumps(answer), flush=True)
+            return {"error": f"{type(error).__name__}: {error}" if not isinstance(error, HostError) else str(error)}
 
     def _do(self, command: Command) -> Command:
         name = str(command.get("name", ""))
@@ -247,7 +242,7 @@ class ProcessHost:
         pid = os.fork()
         if pid:
             theirs.close()
-            return _Child(name, pid, ours, incarnation_id)
+            return _Child(name, pid, ours, incarnation_id, JsonLines(ours, ours))
         code = 1
         try:
             end_with_parent(host_pid)
@@ -315,7 +310,7 @@ class ProcessHost:
             return
         gone = {"command": "gone", "broker_id": int(child.name), "incarnation_id": child.incarnation_id, "quiet": True}
         with contextlib.suppress(OSError):
-            controller.sock.sendall(json.dumps(gone).encode() + b"\n")
+            controller.lines.send(gone)
 
     def _ask(self, name: str, command: Command) -> Command:
         return self._read_answer(self._send(name, command), _ANSWER_S)
@@ -324,22 +319,16 @@ class ProcessHost:
         child = self._running(name)
         if child.is_paused:
             raise HostError(f"process {name} is paused")
-        child.sock.sendall(json.dumps(command).encode() + b"\n")
+        child.lines.send(command)
         return child
 
     def _read_answer(self, child: _Child, timeout_s: float) -> Command:
-        deadline = time.monotonic() + timeout_s
-        while b"\n" not in child.buffer:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([child.sock], [], [], left_s)[0]:
-                raise HostError(f"process {child.name} did not answer within {timeout_s} s")
-            chunk = child.sock.recv(65_536)
-            if not chunk:
-                raise HostError(f"process {child.name} ended")
-            child.buffer += chunk
-        line, _, rest = bytes(child.buffer).partition(b"\n")
-        child.buffer = bytearray(rest)
-        answer: Command = json.loads(line)
+        try:
+            answer = child.lines.receive(timeout_s)
+        except TimeoutError:
+            raise HostError(f"process {child.name} did not answer within {timeout_s} s") from None
+        if answer is None:
+            raise HostError(f"process {child.name} ended")
         if "error" in answer:
             raise HostError(f"process {child.name} answered: {answer['error']}")
         return answer
@@ -349,17 +338,14 @@ def main() -> int:
     """Run a host with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded cluster: %(process)d %(levelname)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        byte = os.read(sys.stdin.fileno(), 1)
-        if not byte:
-            return 1
-        line += byte
-    options, parent_pid = json.loads(line), os.getppid()
+    lines, parent_pid = JsonLines(sys.stdin, sys.stdout), os.getppid()
+    options = lines.receive()
+    if options is None:
+        return 1
     try:
         host = ProcessHost(options)
     except OSError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        lines.send({"error": str(error)})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.on_terminated())
     signal.signal(signal.SIGUSR1, lambda *_: host.on_parent_ended(parent_pid))
@@ -367,9 +353,9 @@ def main() -> int:
     prepare_to_fork()
     gc.collect()
     gc.freeze()
-    print(json.dumps({"ports": host.ports}), flush=True)
+    lines.send({"ports": host.ports})
     try:
-        host.serve()
+        host.serve(lines)
     finally:
         host.close()
     host.await_parent()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError, exchange
+from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_changes import ChangeSignal, send_signal
 
 ECHO = "import sys; [print(line, end='', flush=True) for line in sys.stdin]"
@@ -31,14 +29,14 @@ def _many_open_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def start(program: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def start(program: str) -> ChildProcess:
+    return ChildProcess([sys.executable, "-c", program])
 
 
 @pytest.mark.usefixtures("_many_open_files")
 def test_an_answer_comes_however_many_files_are_open() -> None:
     with start(ECHO) as process:
-        assert exchange(process, threading.Lock(), {"command": "view"}, 30, "it") == {"command": "view"}
+        assert process.exchange({"command": "view"}, 30, "it") == {"command": "view"}
 
 
 @pytest.mark.usefixtures("_many_open_files")
@@ -52,6 +50,6 @@ def test_a_change_is_waited_for_however_many_files_are_open(tmp_path: Path) -> N
 def test_a_process_that_is_silent_is_an_error() -> None:
     with start(SILENCE) as process:
         with pytest.raises(EmbeddedBrokerError, match=r"it did not answer within 0\.01 s"):
-            exchange(process, threading.Lock(), {"command": "view"}, 0.01, "it")
+            process.exchange({"command": "view"}, 0.01, "it")
         assert process.stdin is not None
         process.stdin.close()

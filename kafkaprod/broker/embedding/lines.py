@@ -1,0 +1,94 @@
+"""Lines of JSON between two processes: the one reader and writer of them in this package."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+_CHUNK_BYTES = 65_536
+
+
+class Descriptor(Protocol):
+    """A pipe or a socket."""
+
+    def fileno(self) -> int:
+        """Return the descriptor; ValueError if it is closed."""
+
+
+class JsonLines:
+    """Sends and receives objects, a line each, over two descriptors, which stay the caller's to close.
+
+    `send` is thread-safe; one thread at a time may receive. Nothing else may read from or write to the descriptors.
+
+    Args:
+        reader: Where lines come from.
+        writer: Where lines go; a socket is both.
+    """
+
+    def __init__(self, reader: Descriptor, writer: Descriptor) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._buffer = bytearray()
+
+    def fileno(self) -> int:
+        """Return the descriptor that lines come from, for `select`."""
+        return self._reader.fileno()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a line; wait until all of it is with the kernel.
+
+        Raises:
+            OSError: The other process is gone.
+            ValueError: The writer is closed.
+        """
+        left = memoryview(json.dumps(dict(message)).encode() + b"\n")
+        with self._lock:
+            while left:
+                left = left[os.write(self._writer.fileno(), left) :]
+
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:
+        """Return the next line, or None when the other process is gone.
+
+        Args:
+            timeout_s: How long to wait for it, in seconds; None: without end.
+
+        Raises:
+            TimeoutError: It did not come in time.
+            ValueError: The reader is closed, or the line is not JSON.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while (message := self.take()) is None:
+            if deadline_s is not None and not self._is_readable(deadline_s - time.monotonic()):
+                raise TimeoutError(f"no line came within {timeout_s} s")
+            if not self.fill():
+                return None
+        return message
+
+    def fill(self) -> bool:
+        """Read what there is, or wait for it; return False when the other process is gone."""
+        try:
+            chunk = os.read(self._reader.fileno(), _CHUNK_BYTES)
+        except ConnectionResetError:  # it has not read all
+            return False
+        self._buffer += chunk
+        return bool(chunk)
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the next line of those that `fill` has read, or None."""
+        line, end, rest = self._buffer.partition(b"\n")
+        if not end:
+            return None
+        self._buffer = rest
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _is_readable(self, timeout_s: float) -> bool:
+        with selectors.DefaultSelector() as files:  # select() takes no descriptor above 1,023
+            files.register(self._reader, selectors.EVENT_READ)
+            return bool(files.select(max(timeout_s, 0.0)))
