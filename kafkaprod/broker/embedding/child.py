@@ -6,8 +6,9 @@ answers on stdout.
     parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
     parent: {"command": "stop"}
-An answer {"error": text} means that it could not. "stop", which has no answer, and the end of stdin stop the broker
-cleanly. The end of stdin without it means that the parent is gone: then the broker removes its temporary directory.
+Each line of the parent has a number, which its answer repeats (`lines`); an answer {"error": text} means that it could
+not. "stop", which has no answer, and the end of stdin stop the broker cleanly. The end of stdin without it means that
+the parent is gone: then the broker removes its temporary directory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
-from kafkaprod.broker.embedding.lines import JsonLines
+from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
@@ -51,19 +52,20 @@ def main() -> int:
     options = lines.receive()
     if options is None:
         return 1
+    number = options.pop(NUMBER)
     try:
         temporary = options.pop("temporary")
         server = BrokerServer(parse_config(options))
     except KafkaError as error:
-        lines.send({"error": str(error)})
+        lines.reply(number, {"error": str(error)})
         return 1
     except (OSError, ValueError) as error:
-        lines.send({"error": f"{type(error).__name__}: {error}"})
+        lines.reply(number, {"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = server.broker.endpoint
     listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.broker.endpoints.items()}
-    lines.send({"host": host, "port": port, "listeners": listeners})
+    lines.reply(number, {"host": host, "port": port, "listeners": listeners})
     is_orphan = threading.Event()
     obeying = threading.Thread(
         target=_obey, args=(server, lines, is_orphan), name="kafkaprod-broker-commands", daemon=True
@@ -110,12 +112,13 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 def _obey(server: BrokerServer, lines: JsonLines, is_orphan: threading.Event) -> None:
     try:
         while (command := lines.receive()) is not None:
+            number = command.pop(NUMBER, None)
             try:
                 if command["command"] == "stop":
                     return
-                lines.send(_do(server, command))
+                lines.reply(number, _do(server, command))
             except (KafkaError, ValueError, KeyError, queue.Empty) as error:
-                lines.send({"error": f"{type(error).__name__}: {error}"})
+                lines.reply(number, {"error": f"{type(error).__name__}: {error}"})
         is_orphan.set()
     finally:
         server.stop()

@@ -44,8 +44,7 @@ class ChildProcess(subprocess.Popen[bytes]):
         """
         with self._asking:
             try:
-                self._lines.send(command)
-                answer = self._lines.receive(timeout_s)
+                answer = self._lines.ask(command, timeout_s)
             except TimeoutError:
                 raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s") from None
             except (OSError, ValueError) as error:  # a closed pipe is a ValueError

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from kafkaprod.broker.embedding.lines import JsonLines
+from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def end_with_parent(parent_pid: int, number: signal.Signals = signal.SIGKILL) ->
 
 
 class HostChannel:
-    """A child's side of the socket to its host: commands come, each gets one answer.
+    """A child's side of the socket to its host: commands come, each that has a number gets one answer.
 
     `say` may be called from any thread; commands are obeyed on a thread of their own.
     """
@@ -42,7 +42,7 @@ class HostChannel:
         self._lines = JsonLines(sock, sock)
 
     def say(self, answer: dict[str, Any]) -> None:
-        """Send the host a line."""
+        """Send the host a line that answers no command: how the start went."""
         self._lines.send(answer)
 
     def obey(self, do: Callable[[dict[str, Any]], dict[str, Any]], at_end: Callable[[], None]) -> None:
@@ -51,12 +51,12 @@ class HostChannel:
         def run() -> None:
             try:
                 while (command := self._lines.receive()) is not None:
+                    number = command.pop(NUMBER, None)
                     try:
                         answer = do(command)
                     except (KafkaError, ValueError, KeyError, TypeError, TimeoutError) as error:
                         answer = {"error": f"{type(error).__name__}: {error}"}
-                    if "quiet" not in command:
-                        self.say(answer)
+                    self._lines.reply(number, answer)
             except OSError as error:
                 logger.debug("the host is gone: %s", error)
             finally:

@@ -21,14 +21,14 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
-from kafkaprod.broker.embedding.lines import JsonLines
+from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import KafkaError
@@ -128,7 +128,8 @@ class ProcessHost:
                 self.is_orphan = True
                 break
             while not self._is_done and (command := lines.take()) is not None:
-                lines.send(self._answer(command))
+                number = command.pop(NUMBER, None)
+                lines.reply(number, self._answer(command))
 
     def on_terminated(self) -> None:
         """Make `serve` return (SIGTERM). A signal to the process group ends the test's process, too."""
@@ -186,7 +187,7 @@ class ProcessHost:
                     self._children[name].is_paused = False
                     self._ask(name, self._links)  # they may have changed meanwhile
             case "stop":
-                self._send(name, {"command": "stop", "quiet": True})  # it may end before it has answered
+                self._listening(name).lines.send({"command": "stop"})  # it may end before it could answer
                 self._await_end(name, _STOP_S)
             case "links":
                 self._links = {"command": "links"} | {key: command[key] for key in _LINK_KEYS}
@@ -225,7 +226,7 @@ class ProcessHost:
 
     def _await_start(self, child: _Child) -> Command:
         try:
-            answer = self._read_answer(child, _ANSWER_S)
+            answer = self._checked(child, lambda: child.lines.receive(_ANSWER_S))
         except HostError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
@@ -308,25 +309,25 @@ class ProcessHost:
         controller = self._children.get(CONTROLLER)
         if child.name == CONTROLLER or controller is None or not self._options["is_immediate"]:
             return
-        gone = {"command": "gone", "broker_id": int(child.name), "incarnation_id": child.incarnation_id, "quiet": True}
+        gone = {"command": "gone", "broker_id": int(child.name), "incarnation_id": child.incarnation_id}
         with contextlib.suppress(OSError):
             controller.lines.send(gone)
 
     def _ask(self, name: str, command: Command) -> Command:
-        return self._read_answer(self._send(name, command), _ANSWER_S)
+        child = self._listening(name)
+        return self._checked(child, lambda: child.lines.ask(command, _ANSWER_S))
 
-    def _send(self, name: str, command: Command) -> _Child:
+    def _listening(self, name: str) -> _Child:
         child = self._running(name)
         if child.is_paused:
             raise HostError(f"process {name} is paused")
-        child.lines.send(command)
         return child
 
-    def _read_answer(self, child: _Child, timeout_s: float) -> Command:
+    def _checked(self, child: _Child, receive: Callable[[], Command | None]) -> Command:
         try:
-            answer = child.lines.receive(timeout_s)
+            answer = receive()
         except TimeoutError:
-            raise HostError(f"process {child.name} did not answer within {timeout_s} s") from None
+            raise HostError(f"process {child.name} did not answer within {_ANSWER_S} s") from None
         if answer is None:
             raise HostError(f"process {child.name} ended")
         if "error" in answer:
@@ -342,10 +343,11 @@ def main() -> int:
     options = lines.receive()
     if options is None:
         return 1
+    number = options.pop(NUMBER)
     try:
         host = ProcessHost(options)
     except OSError as error:
-        lines.send({"error": str(error)})
+        lines.reply(number, {"error": str(error)})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.on_terminated())
     signal.signal(signal.SIGUSR1, lambda *_: host.on_parent_ended(parent_pid))
@@ -353,7 +355,7 @@ def main() -> int:
     prepare_to_fork()
     gc.collect()
     gc.freeze()
-    lines.send({"ports": host.ports})
+    lines.reply(number, {"ports": host.ports})
     try:
         host.serve(lines)
     finally:

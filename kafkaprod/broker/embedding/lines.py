@@ -1,4 +1,11 @@
-"""Lines of JSON between two processes: the one reader and writer of them in this package."""
+"""Lines of JSON between two processes: the one reader and writer of them in this package.
+
+A command that wants an answer has a number, and its answer has the same:
+
+    {"command": "view", "number": 7}        {"topics": ..., "number": 7}
+
+So an answer that comes after its command's timeout is dropped, and not taken for that of the next command.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,9 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+NUMBER = "number"
+"""The key of a command's number, which its answer repeats; a command without it wants no answer."""
 
 _CHUNK_BYTES = 65_536
 
@@ -23,7 +33,7 @@ class Descriptor(Protocol):
 class JsonLines:
     """Sends and receives objects, a line each, over two descriptors, which stay the caller's to close.
 
-    `send` is thread-safe; one thread at a time may receive. Nothing else may read from or write to the descriptors.
+    `send` and `reply` are thread-safe; one thread at a time may receive or ask. Nothing else may use the descriptors.
 
     Args:
         reader: Where lines come from.
@@ -35,6 +45,7 @@ class JsonLines:
         self._writer = writer
         self._lock = threading.Lock()
         self._buffer = bytearray()
+        self._asked = 0
 
     def fileno(self) -> int:
         """Return the descriptor that lines come from, for `select`."""
@@ -69,6 +80,27 @@ class JsonLines:
             if not self.fill():
                 return None
         return message
+
+    def ask(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+        """Send a command and return its answer, or None when the other process is gone. Drops answers that come late.
+
+        Raises:
+            TimeoutError: It did not answer in time.
+            OSError: It is gone.
+            ValueError: A descriptor is closed, or a line is not JSON.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        self._asked += 1
+        self.send({**command, NUMBER: self._asked})
+        while (answer := self.receive(deadline_s - time.monotonic())) is not None:
+            if answer.pop(NUMBER, None) == self._asked:
+                break
+        return answer
+
+    def reply(self, number: int | None, answer: Mapping[str, Any]) -> None:
+        """Answer the command with a number; without one it wants no answer. Raises as `send`."""
+        if number is not None:
+            self.send({**answer, NUMBER: number})
 
     def fill(self) -> bool:
         """Read what there is, or wait for it; return False when the other process is gone."""

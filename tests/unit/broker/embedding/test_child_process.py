@@ -15,6 +15,7 @@ from kafkaprod.broker.embedding.cluster_changes import ChangeSignal, send_signal
 
 ECHO = "import sys; [print(line, end='', flush=True) for line in sys.stdin]"
 SILENCE = "import sys; sys.stdin.read()"
+LATE = "import sys; sys.stdout.writelines([sys.stdin.readline(), sys.stdin.readline()])"  # answers the first late
 
 
 @pytest.fixture
@@ -53,3 +54,10 @@ def test_a_process_that_is_silent_is_an_error() -> None:
             process.exchange({"command": "view"}, 0.01, "it")
         assert process.stdin is not None
         process.stdin.close()
+
+
+def test_an_answer_after_the_timeout_is_not_taken_for_the_next_commands() -> None:
+    with start(LATE) as process:
+        with pytest.raises(EmbeddedBrokerError, match=r"it did not answer within 0\.01 s"):
+            process.exchange({"command": "view"}, 0.01, "it")
+        assert process.exchange({"command": "clear"}, 30, "it") == {"command": "clear"}
