@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
-from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
+from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ask_controller
 from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
 from kafkaprod.errors import IllegalStateError
@@ -68,9 +68,7 @@ class ClusterMembers:
         self._state.wait_for(lambda view: all(broker_id not in view.replicas(*place) for place in places))
         if broker.is_running:
             broker.stop()
-        answer = self._state.controller.tell({"command": "unregister", "broker_id": broker_id})
-        if answer["code"]:
-            raise EmbeddedBrokerError(f"the controller answered {answer['code']}: {answer['message']}")
+        ask_controller(self._state.controller, {"command": "unregister", "broker_id": broker_id})
         self._host.ask({"command": "remove", "name": str(broker_id)})
         del self._host.options["brokers"][str(broker_id)]
         self._state.brokers.remove(broker)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.power_cut import cut_power
 from kafkaprod.errors import IllegalStateError
+from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 
 class ClusterProcess:
@@ -126,3 +128,21 @@ class ClusterBroker(ClusterProcess):
         if not self._host.is_running:
             raise IllegalStateError("the embedded cluster does not run: its addresses are known while it does")
         return f"127.0.0.1:{self.port}"
+
+
+def ask_controller(controller: ClusterProcess, command: Mapping[str, Any], ignores: Sequence[ErrorCode] = ()) -> None:
+    """Have the controller change the cluster.
+
+    Args:
+        controller: Its process.
+        command: What it does.
+        ignores: Codes that count as success.
+
+    Raises:
+        EmbeddedBrokerError: It refused, or did not answer.
+    """
+    answer = controller.tell(command)
+    if answer["code"] not in (ErrorCode.NONE, *ignores):
+        error = describe(answer["code"])
+        text = answer["message"] or error.text
+        raise EmbeddedBrokerError(f"the controller answered {error.name} to {command['command']}: {text}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from kafkaprod.broker.embedding import arguments
-from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
+from kafkaprod.broker.embedding.cluster_processes import ask_controller
 from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import INT32_MAX
@@ -38,7 +38,8 @@ class ClusterTopics:
             for members in arguments.elements("assignment", assignment, example):
                 for member in arguments.elements("assignment", members, example):
                     self._state.broker(member)
-        self._ask_controller(
+        ask_controller(
+            self._state.controller,
             {
                 "command": "create_topic",
                 "name": name,
@@ -46,33 +47,31 @@ class ClusterTopics:
                 "replication_factor": replication_factor or self._factor,
                 "assignment": None if assignment is None else [list(members) for members in assignment],
                 "configs": arguments.options(configs or {}, {}, "configs"),
-            }
+            },
         )
         self._state.wait_until_applied()
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
         """Make another in-sync replica leader."""
         self._state.broker(to)
-        self._ask_controller({"command": "move_leader", "topic": topic, "partition": partition, "to": to})
+        ask_controller(
+            self._state.controller, {"command": "move_leader", "topic": topic, "partition": partition, "to": to}
+        )
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
         """Move a partition to other brokers; `wait_until_in_sync` waits for it. None cancels what is in progress."""
         wanted = None if replicas is None else arguments.elements("replicas", replicas, "[1, 2]")
-        self._ask_controller({"command": "reassign", "topic": topic, "partition": partition, "replicas": wanted})
+        ask_controller(
+            self._state.controller, {"command": "reassign", "topic": topic, "partition": partition, "replicas": wanted}
+        )
 
     def elect(
         self, kind: Literal["preferred", "unclean"] = "preferred", topic: str | None = None, partition: int = 0
     ) -> None:
         """Elect the preferred leaders, or any leader for partitions without one."""
         arguments.choice("kind", kind, ("preferred", "unclean"))
-        self._ask_controller(
+        ask_controller(
+            self._state.controller,
             {"command": "elect", "kind": kind, "topic": topic, "partition": partition},
             ignores=(ErrorCode.ELECTION_NOT_NEEDED,),
         )
-
-    def _ask_controller(self, command: Mapping[str, Any], ignores: Sequence[int] = ()) -> None:
-        answer = self._state.controller.tell(command)
-        if answer["code"] not in (0, *ignores):
-            raise EmbeddedBrokerError(
-                f"the controller answered {answer['code']} to {command['command']}: {answer['message']}"
-            )
