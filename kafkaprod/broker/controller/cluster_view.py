@@ -56,6 +56,10 @@ def describe(controller: Controller) -> dict[str, Any]:
     }
 
 
+EVENT_COMMANDS = ("gone", "create_topic", "move_leader", "reassign", "unregister", "elect", "alter_config")
+"""What `event_of` knows."""
+
+
 def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any], None]) -> Event:
     """Return the event of a command.
 

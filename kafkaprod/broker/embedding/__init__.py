@@ -22,6 +22,7 @@ embedded           a broker in a process of its own, for tests and quick starts
 faults             scripted faults by API key
 arguments          checks of the arguments of embedded brokers, clusters and faults
 child_process      the parent's side of a process of this package: lines of JSON over its stdin
+commands           the one dispatch of commands, by a table of what a process can do
 lines              lines of JSON between two processes: the one reader and writer
 power_cut          what a power cut leaves of a killed broker's files
 temporary          temporary directories of brokers and clusters

@@ -28,6 +28,7 @@ from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
+from kafkaprod.broker.embedding.commands import Command, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.process import prepare_process
@@ -110,23 +111,19 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 
 
 def _obey(server: BrokerServer, lines: JsonLines, is_orphan: threading.Event) -> None:
+    handlers = {**fault_handlers(server.broker.faults), "client_metrics": lambda _: _take_metrics(server)}
     try:
         while (command := lines.receive()) is not None:
             number = command.pop(NUMBER, None)
-            try:
-                if command["command"] == "stop":
-                    return
-                lines.reply(number, _do(server, command))
-            except (KafkaError, ValueError, KeyError, queue.Empty) as error:
-                lines.reply(number, {"error": f"{type(error).__name__}: {error}"})
+            if command.get("command") == "stop":
+                return
+            lines.reply(number, answer_to(command, handlers))
         is_orphan.set()
     finally:
         server.stop()
 
 
-def _do(server: BrokerServer, command: dict[str, Any]) -> dict[str, Any]:
-    if command["command"] != "client_metrics":
-        return do_fault_command(server.broker.faults, command)
+def _take_metrics(server: BrokerServer) -> Command:
     pushes: queue.SimpleQueue[list[Push]] = queue.SimpleQueue()
     server.submit_control(lambda: pushes.put(server.broker.client_metrics.take_all()))
     return {
@@ -142,24 +139,18 @@ def _do(server: BrokerServer, command: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def do_fault_command(faults: Faults, command: dict[str, Any]) -> dict[str, Any]:
-    """Obey a line after the first one.
+def fault_handlers(faults: Faults) -> dict[str, Handler]:
+    """What a test scripts of a broker's faults, by the name of the command."""
 
-    Raises:
-        ValueError, KeyError: The command is not known, or incomplete.
-    """
-    match command["command"]:
-        case "on":
-            fault = Fault(FaultKind(command["kind"]), command["value"])
-            faults.on(ApiKey(command["api"]), fault, times=command["times"], rate=command["rate"], seed=command["seed"])
-            return {}
-        case "clear":
-            faults.clear()
-            return {}
-        case "fired_count":
-            return {"count": faults.fired_count(ApiKey(command["api"]))}
-        case unknown:
-            raise ValueError(f"unknown command {unknown!r}")
+    def on(command: Command) -> None:
+        fault = Fault(FaultKind(command["kind"]), command["value"])
+        faults.on(ApiKey(command["api"]), fault, times=command["times"], rate=command["rate"], seed=command["seed"])
+
+    return {
+        "on": on,
+        "clear": lambda _: faults.clear(),
+        "fired_count": lambda command: {"count": faults.fired_count(ApiKey(command["api"]))},
+    }
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from kafkaprod.broker.embedding.commands import Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
-from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -45,18 +45,14 @@ class HostChannel:
         """Send the host a line that answers no command: how the start went."""
         self._lines.send(answer)
 
-    def obey(self, do: Callable[[dict[str, Any]], dict[str, Any]], at_end: Callable[[], None]) -> None:
+    def obey(self, handlers: Mapping[str, Handler], at_end: Callable[[], None]) -> None:
         """Start to obey; `at_end` is called when the host is gone."""
 
         def run() -> None:
             try:
                 while (command := self._lines.receive()) is not None:
                     number = command.pop(NUMBER, None)
-                    try:
-                        answer = do(command)
-                    except (KafkaError, ValueError, KeyError, TypeError, TimeoutError) as error:
-                        answer = {"error": f"{type(error).__name__}: {error}"}
-                    self._lines.reply(number, answer)
+                    self._lines.reply(number, answer_to(command, handlers))
             except OSError as error:
                 logger.debug("the host is gone: %s", error)
             finally:

@@ -11,12 +11,13 @@ from typing import Any
 
 from kafkaprod.broker.cluster import clustered
 from kafkaprod.broker.cluster_config import ClusterConfig
-from kafkaprod.broker.controller.cluster_view import describe, event_of
+from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
-from kafkaprod.broker.embedding.child import do_fault_command, parse_config
+from kafkaprod.broker.embedding.child import fault_handlers, parse_config
 from kafkaprod.broker.embedding.children import HostChannel, in_loop
 from kafkaprod.broker.embedding.cluster_changes import send_signal
+from kafkaprod.broker.embedding.commands import Command, Handler
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.router import announced_versions
@@ -26,8 +27,6 @@ from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
-
-Command = dict[str, Any]
 
 PRELOADED = (clustered,)
 """What brokers of a cluster import late: the host has it before it forks."""
@@ -75,7 +74,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
     signal.signal(signal.SIGTERM, lambda *_: server.shut_down())
     host, port = server.broker.endpoint
     channel.say({"host": host, "port": port})
-    channel.obey(lambda command: _do_in_broker(server, command), server.stop)
+    channel.obey(_broker_handlers(server), server.stop)
     return 0 if server.run() else 1
 
 
@@ -103,45 +102,39 @@ def run_controller(options: Command, sock: socket.socket) -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: process.stop())
     channel.say({})
-    channel.obey(lambda command: _do_in_controller(process, command), process.stop)
+    channel.obey(_controller_handlers(process), process.stop)
     process.run()
     return 0
 
 
-def _do_in_broker(server: BrokerServer, command: Command) -> Command:
+def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
     assert isinstance(server.broker.standing, clustered.Clustered)
     member = server.broker.standing.member
-    match command["command"]:
-        case "stop":
-            server.shut_down()
-            return {}
-        case "links":
-            in_loop(server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"]))
-            is_cut = str(server.broker.config.node_id) in command["without_clients"]
-            in_loop(server.post, lambda: server.cut_clients(is_cut=is_cut))
-            return {}
-        case "replicas":
-            replicas: Command = in_loop(server.post, member.describe_replicas)
-            return replicas
-        case _:
-            return do_fault_command(server.broker.faults, command)
+
+    def set_links(command: Command) -> None:
+        in_loop(server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"]))
+        is_cut = str(server.broker.config.node_id) in command["without_clients"]
+        in_loop(server.post, lambda: server.cut_clients(is_cut=is_cut))
+
+    return {
+        **fault_handlers(server.broker.faults),
+        "stop": lambda _: server.shut_down(),
+        "links": set_links,
+        "replicas": lambda _: in_loop(server.post, member.describe_replicas),
+    }
 
 
-def _do_in_controller(process: ControllerProcess, command: Command) -> Command:
-    match command["command"]:
-        case "stop":
-            process.stop()
-            return {}
-        case "links":
-            in_loop(process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"]))
-            return {}
-        case "view":
-            view: Command = in_loop(process.post, lambda: _view(process, command.get("wake")))
-            return view
-        case "history":
-            return {"lines": in_loop(process.post, lambda: list(process.history))}
-        case _:
-            return _await_event(process, command)
+def _controller_handlers(process: ControllerProcess) -> dict[str, Handler]:
+    def set_links(command: Command) -> None:
+        in_loop(process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"]))
+
+    return {
+        **dict.fromkeys(EVENT_COMMANDS, lambda command: _await_event(process, command)),
+        "stop": lambda _: process.stop(),
+        "links": set_links,
+        "view": lambda command: in_loop(process.post, lambda: _view(process, command.get("wake"))),
+        "history": lambda _: {"lines": in_loop(process.post, lambda: list(process.history))},
+    }
 
 
 def _view(process: ControllerProcess, wake: str | None) -> Command:

@@ -23,15 +23,14 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
+from kafkaprod.broker.embedding.commands import Command, CommandError, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
-from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +40,6 @@ _CLOSE_S = 5.0
 _ORPHAN_S = 1.0
 _LINK_KEYS = ("cuts", "delays_ms", "without_clients")
 _KEEPS_PORTS = sys.platform == "linux"
-
-Command = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -55,10 +52,6 @@ class _Child:
     incarnation_id: str
     lines: JsonLines
     is_paused: bool = False
-
-
-class HostError(KafkaError):
-    """A command cannot be done; the text goes to the test."""
 
 
 class ProcessHost:
@@ -129,7 +122,7 @@ class ProcessHost:
                 break
             while not self._is_done and (command := lines.take()) is not None:
                 number = command.pop(NUMBER, None)
-                lines.reply(number, self._answer(command))
+                lines.reply(number, answer_to(command, self.handlers))
 
     def on_terminated(self) -> None:
         """Make `serve` return (SIGTERM). A signal to the process group ends the test's process, too."""
@@ -162,64 +155,72 @@ class ProcessHost:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def _answer(self, command: Command) -> Command:
-        try:
-            return self._do(command)
-        except (HostError, OSError, KeyError, ValueError) as error:
-            return {"error": f"{type(error).__name__}: {error}" if not isinstance(error, HostError) else str(error)}
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """What the test can have done, by the name of the command."""
+        return {
+            "start": lambda command: self._start([command["name"]])[command["name"]],
+            "start_all": lambda command: self._start(command["names"]),
+            "kill": self._kill,
+            "pause": self._pause,
+            "resume": self._resume,
+            "stop": self._stop,
+            "links": self._set_links,
+            "tell": lambda command: self._ask(command["name"], command["what"]),
+            "add": self._add,
+            "remove": self._remove,
+            "processes": lambda _: {"pids": {name: child.pid for name, child in self._children.items()}},
+            "close": self._end,
+        }
 
-    def _do(self, command: Command) -> Command:
-        name = str(command.get("name", ""))
-        match command["command"]:
-            case "start":
-                return self._start([name])[name]
-            case "start_all":
-                return self._start(command["names"])
-            case "kill":
-                self._signal(name, signal.SIGKILL)
-                self._await_end(name, _ANSWER_S)
-            case "pause":
-                self._signal(name, signal.SIGSTOP)
-                self._children[name].is_paused = True
-            case "resume":
-                self._signal(name, signal.SIGCONT)
-                if self._children[name].is_paused:
-                    self._children[name].is_paused = False
-                    self._ask(name, self._links)  # they may have changed meanwhile
-            case "stop":
-                self._listening(name).lines.send({"command": "stop"})  # it may end before it could answer
-                self._await_end(name, _STOP_S)
-            case "links":
-                self._links = {"command": "links"} | {key: command[key] for key in _LINK_KEYS}
-                for child in list(self._children.values()):
-                    if not child.is_paused:
-                        self._ask(child.name, self._links)
-            case "tell":
-                return self._ask(name, command["what"])
-            case "add":
-                self._reserve(name, command["options"])
-                self._release_ports()
-                self._options["brokers"][name] = command["options"]
-                return {"port": command["options"]["port"]}
-            case "remove":
-                if name in self._children:
-                    raise HostError(f"process {name} still runs")
-                del self._options["brokers"][name]
-                if name in self._reserved:
-                    self._reserved.pop(name).close()
-            case "processes":
-                return {"pids": {name: child.pid for name, child in self._children.items()}}
-            case "close":
-                self._is_done = True
-            case unknown:
-                raise HostError(f"unknown command {unknown!r}")
-        return {}
+    def _kill(self, command: Command) -> None:
+        self._signal(command["name"], signal.SIGKILL)
+        self._await_end(command["name"], _ANSWER_S)
+
+    def _pause(self, command: Command) -> None:
+        self._signal(command["name"], signal.SIGSTOP)
+        self._children[command["name"]].is_paused = True
+
+    def _resume(self, command: Command) -> None:
+        name = command["name"]
+        self._signal(name, signal.SIGCONT)
+        if self._children[name].is_paused:
+            self._children[name].is_paused = False
+            self._ask(name, self._links)  # they may have changed meanwhile
+
+    def _stop(self, command: Command) -> None:
+        self._listening(command["name"]).lines.send({"command": "stop"})  # it may end before it could answer
+        self._await_end(command["name"], _STOP_S)
+
+    def _set_links(self, command: Command) -> None:
+        self._links = {"command": "links"} | {key: command[key] for key in _LINK_KEYS}
+        for child in list(self._children.values()):
+            if not child.is_paused:
+                self._ask(child.name, self._links)
+
+    def _add(self, command: Command) -> Command:
+        options = command["options"]
+        self._reserve(command["name"], options)
+        self._release_ports()
+        self._options["brokers"][command["name"]] = options
+        return {"port": options["port"]}
+
+    def _remove(self, command: Command) -> None:
+        name = command["name"]
+        if name in self._children:
+            raise CommandError(f"process {name} still runs")
+        del self._options["brokers"][name]
+        if name in self._reserved:
+            self._reserved.pop(name).close()
+
+    def _end(self, _: Command) -> None:
+        self._is_done = True
 
     def _start(self, names: Sequence[str]) -> dict[str, Command]:
         """Fork processes side by side; return what each says when it listens."""
         for name in names:
             if name in self._children:
-                raise HostError(f"process {name} runs already")
+                raise CommandError(f"process {name} runs already")
         for name in names:
             self._children[name] = self._fork(name)
         return {name: self._await_start(self._children[name]) for name in names}
@@ -227,7 +228,7 @@ class ProcessHost:
     def _await_start(self, child: _Child) -> Command:
         try:
             answer = self._checked(child, lambda: child.lines.receive(_ANSWER_S))
-        except HostError:
+        except CommandError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
             self._await_end(child.name, _ANSWER_S)
@@ -278,7 +279,7 @@ class ProcessHost:
     def _running(self, name: str) -> _Child:
         child = self._children.get(name)
         if child is None:
-            raise HostError(f"process {name} does not run")
+            raise CommandError(f"process {name} does not run")
         return child
 
     def _await_end(self, name: str, timeout_s: float) -> None:
@@ -287,7 +288,7 @@ class ProcessHost:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 os.kill(self._children[name].pid, signal.SIGKILL)
-                raise HostError(f"process {name} did not end within {timeout_s} s and was killed")
+                raise CommandError(f"process {name} did not end within {timeout_s} s and was killed")
             select.select([self._wake_receiver], [], [], min(left_s, 0.1))
             self._reap()
 
@@ -320,18 +321,18 @@ class ProcessHost:
     def _listening(self, name: str) -> _Child:
         child = self._running(name)
         if child.is_paused:
-            raise HostError(f"process {name} is paused")
+            raise CommandError(f"process {name} is paused")
         return child
 
     def _checked(self, child: _Child, receive: Callable[[], Command | None]) -> Command:
         try:
             answer = receive()
         except TimeoutError:
-            raise HostError(f"process {child.name} did not answer within {_ANSWER_S} s") from None
+            raise CommandError(f"process {child.name} did not answer within {_ANSWER_S} s") from None
         if answer is None:
-            raise HostError(f"process {child.name} ended")
+            raise CommandError(f"process {child.name} ended")
         if "error" in answer:
-            raise HostError(f"process {child.name} answered: {answer['error']}")
+            raise CommandError(f"process {child.name} answered: {answer['error']}")
         return answer
 
 

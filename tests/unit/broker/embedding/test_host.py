@@ -22,6 +22,7 @@ from kafkaprod.broker.embedding import host
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork
+from kafkaprod.broker.embedding.commands import answer_to
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
 from kafkaprod.protocol import schema
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
@@ -105,10 +106,10 @@ def test_where_a_bound_port_cannot_be_bound_again_brokers_bind_theirs_alone(monk
             with socket.socket() as other:
                 other.bind(("127.0.0.1", port))
         assert len(set(chosen.ports.values())) == len(brokers)
-        chosen._do({"command": "add", "name": "30", "options": {"port": 0}})
+        assert "port" in answer_to({"command": "add", "name": "30", "options": {"port": 0}}, chosen.handlers)
         with socket.socket() as other:
             other.bind(("127.0.0.1", chosen.ports["30"]))
-        chosen._do({"command": "remove", "name": "30"})
+        assert answer_to({"command": "remove", "name": "30"}, chosen.handlers) == {}
         assert "30" not in chosen.ports
 
 
@@ -119,9 +120,9 @@ def test_a_process_that_ends_before_it_could_answer_is_stopped(monkeypatch: pyte
 
     monkeypatch.setattr(host, "run_controller", end_at_once)
     with in_process({"brokers": {}, "controller": {}}) as one:
-        one._do({"command": "start", "name": "controller"})
-        one._do({"command": "stop", "name": "controller"})
-        assert one._do({"command": "processes"}) == {"pids": {}}
+        assert "pid" in answer_to({"command": "start", "name": "controller"}, one.handlers)
+        assert answer_to({"command": "stop", "name": "controller"}, one.handlers) == {}
+        assert answer_to({"command": "processes"}, one.handlers) == {"pids": {}}
 
 
 def test_a_death_is_reported_at_once(cluster: EmbeddedCluster) -> None:
