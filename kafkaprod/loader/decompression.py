@@ -21,7 +21,7 @@ from kafkaprod.loader.errors import LoadError, LoadRefusedError
 READ_BYTES: Final = 256 << 10
 PIECE_BYTES: Final = 16 << 10  # given to a library at a time; what it hands back behind a stream's end is copied
 ZSTD_PIECE_BYTES: Final = 4 << 10  # its library has no limit for the output: a bomb makes 32 KiB of a byte
-_GZIP: Final = 16 + zlib.MAX_WBITS
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _PADDED: Final = ("gzip", "xz")  # zeros may follow a stream
 
 
@@ -163,7 +163,7 @@ def _gzip_decoders() -> tuple[Callable[[], StreamDecoder], tuple[type[Exception]
     module: Any = zlib
     with contextlib.suppress(ImportError):
         from isal import isal_zlib as module
-    return (lambda: _GzipMember(module.decompressobj(_GZIP))), (module.error, zlib.error)
+    return (lambda: _GzipMember(module.decompressobj(_GZIP_WBITS))), (module.error, zlib.error)
 
 
 def _optional(module: str, name: str) -> Any:
