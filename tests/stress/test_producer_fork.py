@@ -202,3 +202,62 @@ def test_fork_during_every_wait_leaves_the_waits_to_the_parent(sink: Sink) -> No
     sent, in_use = map(int, process.stdout.split())
     assert in_use == 0
     assert sum(sink.offsets()["t"]) == sent == 46
+
+
+BLOCKS_IN_A_CHILD = """
+import time
+producer = Producer(bootstrap_servers=bootstrap, linger_ms=50)
+rows = [b"y" * 2000] * 5000
+looks = [
+    lambda result: result.done(),
+    lambda result: result.wait(1),
+    lambda result: result.offsets,
+    lambda result: result.ends(),
+    lambda result: result.add_done_callback(print),
+]
+producer.send("own", b"first").result(20)
+stop = threading.Event()
+
+def send():
+    while not stop.is_set():
+        producer.send_many("own", rows)
+
+threads = [threading.Thread(target=send) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for number in range(fork_count):
+    result = producer.send_many("own", [b"z"])  # its result objects are made by the first look, in the child
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)  # a child that hangs dies of it
+        refused(lambda: looks[number % len(looks)](result))
+        assert len(result) == 1 and list(result.partitions) == [0]
+        del result
+        os._exit(7)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != 7:
+        stop.set()
+        sys.exit(f"child {number} ended with {status}")
+    assert result.wait(20)
+stop.set()
+for thread in threads:
+    thread.join(30)
+producer.close(30)
+"""
+
+
+def test_results_of_blocks_in_a_child_are_refused() -> None:
+    """Threads that append blocks hold a partition's lock without the GIL: a child may inherit it held for ever."""
+    refused = PROLOGUE[PROLOGUE.index("def refused(call):") : PROLOGUE.index("def in_child")]
+    program = PROLOGUE.partition("producer = Producer(")[0] + refused + BLOCKS_IN_A_CHILD
+    count = scaled(40, 400)
+    with Sink({"own": 1}) as sink:
+        process = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", program, sink.bootstrap, str(count)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120 + count,
+        )
+    assert process.returncode == 0, process.stderr

@@ -28,6 +28,7 @@ cdef class Accumulator:
     cdef public bint ignore_keys            # partitioner_ignore_keys
     cdef bint sums_records                  # records are summed when they are written: nothing compresses them later
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
+    cdef bint is_abandoned                  # in a forked child: locks may be held for ever
     cdef int awaited_events                 # what wakes the sleeping sender; load32, store32
     cdef Backlog backlog                    # all batches that are not DONE, and the gate to them
 

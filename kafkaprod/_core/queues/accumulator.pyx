@@ -394,7 +394,9 @@ cdef class Accumulator:
         return IllegalStateError("no transaction is open, or it is being ended: no record can be sent")
 
     def abandon(self):
-        """Refuse further appends in a forked child: no lock is taken, its holder may not exist here."""
+        """Refuse further appends in a forked child, and results of blocks: no lock is taken, its holder may not exist here."""
+        self.is_abandoned = True
+        self.pool.abandon()
         self.backlog.has_ended = True
         self.backlog.is_closed = True
 

@@ -65,7 +65,7 @@ from kafkaprod._core.records.varint cimport uvarint_size
 import array
 import sys
 
-from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, RecordTooLargeError
+from kafkaprod.errors import ArgumentTypeError, ForkedProducerError, InvalidRecordError, RecordTooLargeError
 
 cdef int64_t MOST_ROWS_WITHOUT_COLUMN = 0x1000000
 cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
@@ -414,7 +414,10 @@ cdef class Block:
         """Where the appended rows are: tuples (BatchResult, partition, first index in the batch, rows).
 
         The rows of one partition, in row order, fill its runs in list order. Result objects are made by the first call.
+        Raises ForkedProducerError after Accumulator.abandon().
         """
+        if self.accumulator.is_abandoned:
+            raise ForkedProducerError("the records were sent by the parent process: their outcome is known only there")
         cdef Py_ssize_t i
         cdef RowRun *run
         cdef list found = []

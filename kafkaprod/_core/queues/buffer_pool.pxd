@@ -82,6 +82,7 @@ cdef class BufferPool:
     cdef void *take_struct(self, size_t size) noexcept nogil
     cdef void give_struct(self, void *memory) noexcept nogil
     cdef bint is_exhausted(self) noexcept nogil
+    cdef void abandon(self) noexcept
     cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
     cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil
     cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from kafkaprod._core.machine.cache_lines cimport allocate_lines
-from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_t, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.records.record_view cimport APPENDED, OUT_OF_MEMORY, POOL_EXHAUSTED, AppendStatus
 
@@ -108,6 +108,11 @@ cdef class BufferPool:
         is_exhausted = self._promised > 0 and self._in_use + self._promised > self._capacity
         mutex_unlock(&self._lock)
         return is_exhausted
+
+    cdef void abandon(self) noexcept:
+        """Free the locks in a forked child, which has one thread: who held them is not there, and the pool's end takes them."""
+        memset(&self._lock, 0, sizeof(mutex_t))
+        memset(&self._spares_lock, 0, sizeof(mutex_t))
 
     cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil:
         """What the waiters before this one need; all of them, if it does not wait."""

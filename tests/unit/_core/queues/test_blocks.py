@@ -14,7 +14,13 @@ import pytest
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.requests.settlement import expired_batches
-from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, ProducerClosedError, RecordTooLargeError
+from kafkaprod.errors import (
+    ArgumentTypeError,
+    ForkedProducerError,
+    InvalidRecordError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
 from tests.support.core.core_engine import TIMESTAMP, TOPIC, Engine, batches_of, snapshot, succeed
 from tests.support.core.core_model import decode_batch
 from tests.support.core.faces import partition_of_key
@@ -507,3 +513,13 @@ def test_a_record_that_finds_no_memory_leaves_its_batch_with_the_right_sum():
             sent.append(bytes([size % 251]) * size)
     assert len(sent) > 20
     assert queued_values(engine) == {0: sent}
+
+
+def test_abandoned_block_refuses_to_look_for_its_results():
+    """In a forked child, where a partition's lock may be held for ever."""
+    engine = Engine(leaders=[1])
+    made = block(engine, [b"a"])
+    assert made.run(engine.now_ms)
+    engine.accumulator.abandon()
+    with pytest.raises(ForkedProducerError, match="sent by the parent process"):
+        _ = made.row_runs
