@@ -77,7 +77,8 @@ static inline void kp_share_among_threads(PyObject *object) {
 #if defined(__x86_64__) || defined(__i386__)
 #define KP_PAUSE() __builtin_ia32_pause()
 #elif defined(__aarch64__)
-#define KP_PAUSE() __asm__ volatile("yield")
+/* Not yield, which many of these processors skip: forty of those are no wait at all. */
+#define KP_PAUSE() __asm__ volatile("isb" ::: "memory")
 #else
 #define KP_PAUSE() ((void)0)
 #endif
