@@ -42,6 +42,17 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     PyObject *load_object "kp_load"(PyObject **p)
     void store_object "kp_store"(PyObject **p, PyObject *v)
     int add32 "kp_add"(int *p, int v)
+    int swap32 "kp_swap"(int *p, int v)
+    # Flags and pointers that announce other fields: those are written before publish, and read after observe.
+    int observe32 "kp_observe"(const int *p)
+    void publish32 "kp_publish"(int *p, int v)
+    int32_t observe_i32 "kp_observe"(const int32_t *p)
+    void publish_i32 "kp_publish"(int32_t *p, int32_t v)
+    Py_ssize_t observe_size "kp_observe"(const Py_ssize_t *p)
+    void publish_size "kp_publish"(Py_ssize_t *p, Py_ssize_t v)
+    PyObject *observe_object "kp_observe"(PyObject **p)
+    void publish_object "kp_publish"(PyObject **p, PyObject *v)
+    void fence "kp_fence"()     # no load after it comes before a store in front of it
     # Whether the interpreter has no GIL: then objects of several threads need a lock, and counting references is dear.
     const bint FREE_THREADED "KP_FREE_THREADED"
 

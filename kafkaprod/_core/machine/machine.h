@@ -67,10 +67,18 @@ static inline void kp_share_among_threads(PyObject *object) {
 
 #define kp_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define kp_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
-/* A pointer for others to follow without the lock: what was written before kp_publish is there after kp_observe. */
+/* For others to read without the lock: what was written before kp_publish is there after kp_observe. */
 #define kp_publish(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define kp_observe(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define kp_add(p, v) __atomic_add_fetch((p), (v), __ATOMIC_ACQ_REL)
+#define kp_swap(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+/* Between a store and the load that follows it, where two threads each store one and load the other's, and one of them must
+   see the other's. With a GIL both sides hold that, whose own lock orders them. */
+#if KP_FREE_THREADED
+#define kp_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#else
+#define kp_fence() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#endif
 
 /* --- lock; see lock.pxd ------------------------------------------------------------------------------------------------ */
 

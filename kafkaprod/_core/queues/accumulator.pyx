@@ -57,11 +57,13 @@ from kafkaprod._core.machine.lock cimport (
     mutex_lock,
     mutex_unlock,
     store32,
+    observe32,
+    observe_size,
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
-from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, make_topic_queues
+from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, make_topic_queues, partition_count
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport (
@@ -211,7 +213,7 @@ cdef class Accumulator:
         cdef int current
         mark32(&topic.sticky_used)
         while True:
-            current = load32(&topic.sticky._current)
+            current = observe32(&topic.sticky._current)     # before the array, which is older
             p = topic.partitions[current]
             mutex_lock(&p.lock)
             if current != load32(&topic.sticky._current):
@@ -259,9 +261,9 @@ cdef class Accumulator:
         cdef RecordView *r = arguments.fill(key, value, headers, to_int64(timestamp, "timestamp", -1, INT64_MAX))
         try:
             # Only now: the arguments' own code may have changed the topic.
-            if not ANY_PARTITION <= chosen < topic.partition_count:
+            if not ANY_PARTITION <= chosen < partition_count(topic):
                 raise InvalidRecordError(
-                    f"partition={chosen} of topic {topic.name!r} is outside 0..{topic.partition_count - 1}"
+                    f"partition={chosen} of topic {topic.name!r} is outside 0..{partition_count(topic) - 1}"
                 )
             return self.append_record(topic, <int32_t>chosen, r, now_ms, ticket)
         finally:
@@ -289,17 +291,17 @@ cdef class Accumulator:
         # What may fail for want of memory comes before the append: afterwards the record is on its way.
         cdef DeliveryFuture future = new_future()
         if type(self.completion_factory) is ResultMaker and (<ResultMaker>self.completion_factory)._spare is None:
-            (<ResultMaker>self.completion_factory)._refill()
+            (<ResultMaker>self.completion_factory).prepare()
         mark32(&topic.was_used)
         if partition == ANY_PARTITION and r.key_length >= 0 and not self.ignore_keys:
             partition = partition_for_key(
-                r.key, r.key_length, fast_modulo(topic.partition_count) if FREE_THREADED else topic.modulo
+                r.key, r.key_length, fast_modulo(partition_count(topic)) if FREE_THREADED else topic.modulo
             )
         if partition == ANY_PARTITION:
             status = self.append_sticky(topic, r, now_ms, ticket, &p, &events)
         else:
             p = topic.partitions[partition]
-            is_scattered = topic.partition_count > FEW_PARTITIONS
+            is_scattered = topic._partition_count > FEW_PARTITIONS
             if is_scattered:
                 prefetch_write(p)
                 prefetch_hinted(&topic.hints[partition])

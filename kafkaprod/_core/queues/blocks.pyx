@@ -39,8 +39,8 @@ from kafkaprod._core.columns.columns cimport (
 from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row_places
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
-from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS
-from kafkaprod._core.machine.lock cimport load32, load_i32, mutex_lock, mutex_unlock, store32, store_address
+from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, partition_count
+from kafkaprod._core.machine.lock cimport load_i32, mutex_lock, mutex_unlock, observe32, store32, store_address
 from kafkaprod._core.queues.rounds cimport (
     round_allocate,
     round_begin,
@@ -141,8 +141,8 @@ cdef class Block:
         cdef const int64_t[::1] timestamp_view
         cdef const int32_t[::1] partition_view
         # Read only now: code of the arguments above may have changed the topic.
+        self._partition_count = partition_count(topic)      # first: the array may grow, and never falls behind it
         self._partition_array = topic.partitions
-        self._partition_count = topic.partition_count
         if not ANY_PARTITION <= chosen < self._partition_count:
             raise InvalidRecordError(
                 f"partition={chosen} of topic {topic.name!r} is outside 0..{self._partition_count - 1}"
@@ -382,7 +382,7 @@ cdef class Block:
         self._fill(self._round.first + self._round.at, &r)
         store32(&self.topic.sticky_used, 1)
         while True:
-            partition = load32(&self.topic.sticky._current)
+            partition = observe32(&self.topic.sticky._current)
             if partition >= self._partition_count:
                 # The topic has grown since the block was made.
                 partition %= self._partition_count

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
+from kafkaprod._core.machine.lock cimport observe32
 from kafkaprod._core.queues.batch cimport Batch
 from kafkaprod._core.records.record_view cimport RecordView
 
@@ -18,7 +19,7 @@ cdef class BatchResult:
     cdef readonly str topic
     cdef readonly int32_t partition
     cdef readonly int32_t record_count
-    cdef readonly int outcome               # batch.Outcome
+    cdef int _outcome                       # batch.Outcome; publish32 after the rest, outcome_of() before it
     cdef readonly int64_t base_offset
     cdef readonly int64_t log_append_time
     cdef readonly object error              # exception of a FAILED batch
@@ -44,9 +45,10 @@ cdef class ResultMaker:
     cdef object _ledger
     cdef object _guard
 
-    cdef BatchResult _spare         # made ahead of need; None: to be made
+    cdef BatchResult _spare         # made ahead of need, in a critical section on this object; None: to be made
 
     cdef BatchResult _make(self, str topic, int32_t partition)
+    cdef int prepare(self) except -1
     cdef int _refill(self) except -1
 
 
@@ -59,6 +61,11 @@ cdef class DeliveryFuture:
 
     cdef BatchResult _current(self, int32_t *index)
     cdef object _metadata(self, BatchResult batch, int32_t index)
+
+
+cdef inline int outcome_of(BatchResult result) noexcept:
+    """The batch.Outcome; unless it is PENDING, the result's other fields are there for who reads them next."""
+    return observe32(&result._outcome)
 
 
 cdef object batch_result(Batch *b, object factory, str topic)

@@ -13,7 +13,7 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport PyObject, Py_INCREF
 
 from kafkaprod._core.queues.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
-from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe_object, publish32, publish_object
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 
@@ -65,20 +65,25 @@ cdef class BatchResult:
         return 0
 
     @property
+    def outcome(self):
+        """The batch.Outcome, as a number."""
+        return outcome_of(self)
+
+    @property
     def is_done(self):
         """Whether the outcome is known (of every child, if the batch was split)."""
-        if self.outcome == SPLIT:
+        if outcome_of(self) == SPLIT:
             return all(child.is_done for _, child in self.children)
-        return self.outcome != PENDING
+        return outcome_of(self) != PENDING
 
     @property
     def is_split(self):
         """Whether the records live on in `children`."""
-        return self.outcome == SPLIT
+        return outcome_of(self) == SPLIT
 
     def error_of(self, int32_t index):
         """The exception of record `index` of a failed batch, None of one that succeeded or is pending."""
-        if self.outcome != FAILED:
+        if outcome_of(self) != FAILED:
             return None
         if self.record_errors is not None and index in self.record_errors:
             return self.record_errors[index]
@@ -164,7 +169,7 @@ cdef class BatchResult:
         try:
             if future is None:
                 callback()
-            elif future._current(&index).outcome != PENDING:
+            elif outcome_of(future._current(&index)) != PENDING:
                 callback(future)
             else:
                 future.add_done_callback(callback)      # the batch was split: listen to the part that holds the record
@@ -230,6 +235,13 @@ cdef class ResultMaker:
         result.guard = self._guard
         return result
 
+    cdef int prepare(self) except -1:
+        """Make the next result now, where a want of memory does no harm."""
+        with cython.critical_section(self):
+            if self._spare is None:
+                self._refill()
+        return 0
+
     cdef int _refill(self) except -1:
         self._spare = (<PyTypeObject *>self._kind).tp_new(self._kind, <PyObject *>NO_ARGUMENTS, NULL)
         return 0
@@ -244,7 +256,7 @@ cdef class DeliveryFuture:
     cdef BatchResult _current(self, int32_t *index):
         cdef BatchResult batch = self._batch
         index[0] = self._index
-        while batch.outcome == SPLIT:
+        while outcome_of(batch) == SPLIT:
             for first, child in reversed(batch.children):
                 if index[0] >= first:
                     index[0] -= <int32_t>first
@@ -265,7 +277,7 @@ cdef class DeliveryFuture:
     def done(self):
         """Whether the outcome is known."""
         cdef int32_t index
-        return self._current(&index).outcome != PENDING
+        return outcome_of(self._current(&index)) != PENDING
 
     def result(self, timeout=None):
         """Wait for the outcome and return its RecordMetadata.
@@ -275,11 +287,11 @@ cdef class DeliveryFuture:
         """
         cdef int32_t index
         cdef BatchResult batch = self._current(&index)
-        while batch.outcome == PENDING:
+        while outcome_of(batch) == PENDING:
             if not batch.wait(timeout):
                 raise TimeoutError(f"no outcome for a record of {batch.topic}[{batch.partition}] within {timeout} s")
             batch = self._current(&index)
-        if batch.outcome == FAILED:
+        if outcome_of(batch) == FAILED:
             batch.mark_seen(index)
             raise batch.error_of(index)
         return self._metadata(batch, index)
@@ -310,12 +322,12 @@ cdef class DeliveryFuture:
     def succeeded(self):
         """Whether the record is known to be delivered."""
         cdef int32_t index
-        return self._current(&index).outcome == SUCCEEDED
+        return outcome_of(self._current(&index)) == SUCCEEDED
 
     def failed(self):
         """Whether the record is known to have failed."""
         cdef int32_t index
-        return self._current(&index).outcome == FAILED
+        return outcome_of(self._current(&index)) == FAILED
 
     def add_done_callback(self, callback):
         """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
@@ -353,9 +365,9 @@ cdef class DeliveryFuture:
         cdef int32_t index
         cdef BatchResult batch = self._current(&index)
         state = "pending"
-        if batch.outcome == SUCCEEDED:
+        if outcome_of(batch) == SUCCEEDED:
             state = f"offset {batch.base_offset + index if batch.base_offset >= 0 else -1}"
-        elif batch.outcome == FAILED:
+        elif outcome_of(batch) == FAILED:
             state = f"failed: {batch.error_of(index)!r}"
         return f"<DeliveryFuture {batch.topic}[{batch.partition}] {state}>"
 
@@ -381,25 +393,25 @@ cdef DeliveryFuture new_future():
 cdef object batch_result(Batch *b, object factory, str topic):
     """Return the batch's result object; the first call makes it. Needs the GIL; the caller holds a reference to b."""
     cdef BatchResult result
-    cdef bint is_first
+    cdef PyObject *known = observe_object(&b.completion)
     cdef bint is_done
-    if b.completion is not NULL:
-        return <object>b.completion
+    if known is not NULL:
+        return <object>known
     if type(factory) is ResultMaker:
         result = (<ResultMaker>factory)._make(topic, b.partition.index)
     else:
         result = factory(topic, b.partition.index)
     # The outcome is set under the same lock: either this sees it, or publish() sees the object.
     mutex_lock(&b.partition.lock)
-    is_first = b.completion is NULL
+    known = b.completion
     is_done = b.outcome != PENDING
-    if is_first:
-        b.completion = <PyObject *>result
+    if known is NULL:
+        publish_object(&b.completion, <PyObject *>result)
         if b.partition.open.batch == b:
             b.partition.open.completion = b.completion
     mutex_unlock(&b.partition.lock)
-    if not is_first:
-        return <object>b.completion
+    if known is not NULL:
+        return <object>known
     Py_INCREF(result)
     if is_done:
         publish(b, result)
@@ -427,5 +439,5 @@ cdef int _copy_outcome(Batch *b, BatchResult result) except -1:
         result.record_errors = <dict>b.record_errors
     if b.children is not NULL:
         result.children = <list>b.children
-    result.outcome = b.outcome      # last: readers look at it first
+    publish32(&result._outcome, b.outcome)      # last: readers look at it first
     return 0

@@ -7,7 +7,7 @@ from kafkaprod._core.machine.lock cimport mutex_t
 
 cdef class StickyPartitioner:
     cdef mutex_t _lock
-    cdef int _current               # read with load32; written by who holds the current partition's lock
+    cdef int _current               # observe32, publish32; written by who holds the current partition's lock
     # guarded by _lock:
     cdef uint64_t _random
     cdef int32_t *_candidates       # partitions to draw from

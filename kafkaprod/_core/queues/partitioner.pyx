@@ -8,7 +8,7 @@ Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.
 cimport cython
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish32
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -114,5 +114,5 @@ cdef class StickyPartitioner:
 
     def next(self):
         """Draw and make current the next partition; return it. The accumulator does this by itself."""
-        store32(&self._current, self.draw())
+        publish32(&self._current, self.draw())
         return self.current

@@ -15,6 +15,7 @@ from kafkaprod._core.queues.completion cimport DeliveryFuture, take_reference
 from kafkaprod._core.queues.record_hooks cimport HookedRecord, OF_DATA, RecordHooks, SerializerCall, own_headers
 from kafkaprod._core.machine.clock cimport READ_CLOCK, wall_ms
 from kafkaprod._core.machine.lock cimport FREE_THREADED
+from kafkaprod._core.queues.topic_queues cimport partition_count
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
@@ -110,7 +111,7 @@ cdef class RecordSender:
                 return None
         if partition is not None:
             chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
-            if chosen >= queues.partition_count:
+            if chosen >= partition_count(queues):
                 return None
         r.timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
         if headers is None and _take(value, &r.value, &r.value_length) and _take(key, &r.key, &r.key_length):
@@ -162,7 +163,7 @@ cdef class RecordSender:
         queues = self._last_topic if self._is_last(topic) else self._find_topic(topic)
         if partition is not None:
             chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
-        if queues is None or chosen >= queues.partition_count:
+        if queues is None or chosen >= partition_count(queues):
             return None
         serializer = self._hooks.key_serializer
         if serializer is not None:
@@ -215,7 +216,7 @@ cdef class RecordSender:
             queues = self._last_topic if self._is_last(topic) else self._find_topic(topic)
         if partition is not None:
             chosen = <int32_t>to_int64(partition, "partition", 0, INT32_MAX)
-        if queues is None or chosen >= queues.partition_count:
+        if queues is None or chosen >= partition_count(queues):
             return None if record is None else _unprepared(record)
         if hooks.takes_headers:
             headers = own_headers(headers)
@@ -224,7 +225,7 @@ cdef class RecordSender:
         if hooks.value_serializer is not None:
             value = hooks.value_serializer.run(topic, headers, value)
         if partition is None and hooks.partitioner is not None:
-            chosen = hooks.partitioner.pick(topic, key, value, queues.leaders)
+            chosen = hooks.partitioner.pick(topic, key, value, queues.leaders_now())
         timestamp = wall_ms() if timestamp_ms is None else to_int64(timestamp_ms, "timestamp_ms", 0, INT64_MAX)
         _check_partition(queues, chosen, topic)
         future = self._append_any(queues, chosen, value, key, headers, timestamp)
@@ -251,9 +252,9 @@ cdef inline object _serialized(SerializerCall serializer, str topic, object data
 
 cdef int _check_partition(TopicQueues queues, int32_t partition, str topic) except -1:
     """Check again: the user's code may have changed the topic."""
-    if partition >= queues.partition_count:
+    if partition >= partition_count(queues):
         raise InvalidRecordError(
-            f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}"
+            f"partition={partition} of topic {topic!r} is outside 0..{partition_count(queues) - 1}"
         )
     return 0
 

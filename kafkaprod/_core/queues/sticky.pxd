@@ -1,6 +1,6 @@
 """When records without a key leave the sticky partition (KIP-794). The caller holds that partition's lock."""
 
-from kafkaprod._core.machine.lock cimport store32
+from kafkaprod._core.machine.lock cimport publish32
 from kafkaprod._core.queues.batch cimport CLOSED, Batch, Partition, batch_move, batch_size_bytes
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
@@ -31,4 +31,4 @@ cdef inline void leave_sticky(TopicQueues topic, Partition *p, const RecordView 
         batch_move(p.open.batch, CLOSED)
         p.first_class = LARGEST_CLASS
         events[0] |= EVENT_BATCH_FULL
-    store32(&topic.sticky._current, topic.sticky.draw())
+    publish32(&topic.sticky._current, topic.sticky.draw())

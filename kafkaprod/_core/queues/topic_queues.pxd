@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t
 
+from kafkaprod._core.machine.lock cimport observe_i32
 from kafkaprod._core.queues.batch cimport Hint, Partition
 from kafkaprod._core.queues.partitioner cimport StickyPartitioner
 from kafkaprod._core.records.murmur2 cimport FastModulo
@@ -16,10 +17,10 @@ cdef class TopicQueues:
 
     cdef readonly str name
     cdef readonly bytes name_utf8
-    cdef readonly bytes topic_id            # 16 bytes, None if the brokers send none
-    cdef readonly tuple leaders             # node id per partition by the latest metadata, -1: none
+    cdef readonly bytes topic_id            # 16 bytes, None if the brokers send none; for the sender thread only
+    cdef tuple _leaders                     # with a critical section on this object
     cdef readonly int32_t index             # position in Accumulator.topic_list
-    cdef readonly int32_t partition_count   # records choose among these
+    cdef int32_t _partition_count           # records choose among these; published behind the arrays
     cdef FastModulo modulo                  # by partition_count; read with the GIL
     cdef int32_t allocated_count            # including those that a re-created topic no longer has
     cdef Partition **partitions
@@ -31,9 +32,15 @@ cdef class TopicQueues:
     cdef tuple _kept
 
     cdef int update(self, object leaders, object epochs, bytes topic_id, object seed) except -1
+    cdef tuple leaders_now(self)
     cdef bint take_used(self) noexcept
     cdef int _grow(self, int32_t count) except -1
     cdef int _update_sticky(self, int32_t count, list led, object seed) except -1
+
+
+cdef inline int32_t partition_count(TopicQueues topic) noexcept nogil:
+    """How many partitions records choose among. Taken before `partitions` or `hints`, it is no more than those have."""
+    return observe_i32(&topic._partition_count)
 
 
 cdef TopicQueues make_topic_queues(str name, int32_t index)

@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish_i32, store32
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.records.murmur2 cimport fast_modulo
 
@@ -50,11 +50,13 @@ cdef class TopicQueues:
             self._grow(count)
         # Records without a key go where a leader takes them, from the first draw on (KIP-480).
         self._update_sticky(count, [i for i in range(count) if leaders[i] >= 0] or list(range(count)), seed)
-        self.partition_count = count
+        publish_i32(&self._partition_count, count)      # after the arrays: who sees it sees those
         self.modulo = fast_modulo(count)
         is_recreated = self.topic_id is not None and topic_id is not None and self.topic_id != topic_id
         self.topic_id = topic_id
-        self.leaders = tuple(leaders)
+        latest = tuple(leaders)
+        with cython.critical_section(self):
+            self._leaders = latest
         for i in range(self.allocated_count):
             p = self.partitions[i]
             leader = leaders[i] if i < count else -1
@@ -74,7 +76,7 @@ cdef class TopicQueues:
         cdef Partition *p
         if self.sticky is None:
             self.sticky = StickyPartitioner(count, <uint64_t>seed + <uint64_t>self.index, led)
-        elif count != self.partition_count or self.sticky.current not in led:
+        elif count != self._partition_count or self.sticky.current not in led:
             self.sticky.set_loads(led)
             if self.sticky.current not in led:
                 p = self.partitions[<int32_t>self.sticky.current]
@@ -118,6 +120,22 @@ cdef class TopicQueues:
         self.allocated_count = count
         return 0
 
+    cdef tuple leaders_now(self):
+        cdef tuple latest
+        with cython.critical_section(self):     # the next update drops the tuple
+            latest = self._leaders
+        return latest
+
+    @property
+    def leaders(self):
+        """Node id per partition by the latest metadata, -1: none."""
+        return self.leaders_now()
+
+    @property
+    def partition_count(self):
+        """How many partitions records choose among."""
+        return partition_count(self)
+
     cdef bint take_used(self) noexcept:
         """Whether records were appended, or wait, since the last call."""
         cdef int32_t i
@@ -131,7 +149,7 @@ cdef class TopicQueues:
     @property
     def has_removed_partitions(self):
         """Whether the topic once had more partitions; a block begun then may still append to those."""
-        return self.allocated_count > self.partition_count
+        return self.allocated_count > self._partition_count
 
 
 cdef TopicQueues make_topic_queues(str name, int32_t index):

@@ -177,8 +177,8 @@ cdef class Drain:
         """
         cdef TopicQueues queues = self.accumulator.topics[topic]
         cdef Partition *p
-        if not 0 <= partition < queues.partition_count:
-            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues.partition_count - 1}")
+        if not 0 <= partition < queues._partition_count:
+            raise InvalidRecordError(f"partition={partition} of topic {topic!r} is outside 0..{queues._partition_count - 1}")
         p = queues.partitions[partition]
         mutex_lock(&p.lock)
         p.producer_id = self.producer_id
@@ -416,12 +416,12 @@ cdef class Drain:
             if not load32(&topic.sticky_used):
                 continue
             store32(&topic.sticky_used, 0)
-            candidates = [i for i in range(topic.partition_count) if self._is_available(topic.partitions[i].leader)]
+            candidates = [i for i in range(topic._partition_count) if self._is_available(topic.partitions[i].leader)]
             if self.preferred_nodes is not None:
                 near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
                 candidates = near or candidates
             if not candidates:
-                candidates = list(range(topic.partition_count))
+                candidates = list(range(topic._partition_count))
             queues = None
             if self.is_adaptive:
                 queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
