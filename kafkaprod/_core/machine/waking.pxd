@@ -7,7 +7,7 @@ from kafkaprod._core.machine.lock cimport mutex_t
 
 
 cdef struct WaitState:
-    int wake_count              # since the last wait; add32, store32
+    int wake_count              # since the last wait; add32, swap32
     PyThread_type_lock lock     # held until the first of these wakes
 
 

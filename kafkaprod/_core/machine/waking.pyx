@@ -16,7 +16,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 
 from kafkaprod._core.machine.clock cimport monotonic_us
-from kafkaprod._core.machine.lock cimport add32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.lock cimport add32, mutex_lock, mutex_unlock, swap32
 
 cdef extern from "pythread.h" nogil:
     ctypedef long long PY_TIMEOUT_T
@@ -102,7 +102,9 @@ cdef class Waiter:
                     is_to_start = False
                 status = PyThread_acquire_lock_timed(self.state.lock, min(left_us, <int64_t>LOOK_US), 1)
             if status == PY_LOCK_ACQUIRED:
-                store32(&self.state.wake_count, 0)
+                # Not a plain store: the caller looks at its condition next, and a wake that finds the old count must have
+                # made it true for that look.
+                swap32(&self.state.wake_count, 0)
                 return True
             PyErr_CheckSignals()
             if status == PY_LOCK_FAILURE and left_us <= LOOK_US:

@@ -51,14 +51,15 @@ from kafkaprod._core.queues.completion cimport (
 from kafkaprod._core.machine.gil_turns cimport let_others_in
 from kafkaprod._core.machine.lock cimport (
     FREE_THREADED,
+    fence,
     load32,
     load64,
     mark32,
     mutex_lock,
     mutex_unlock,
-    store32,
     observe32,
     observe_size,
+    store32,
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
@@ -231,7 +232,10 @@ cdef class Accumulator:
 
     cdef int tell_sender(self, int events) except -1:
         """Wake the sender once if it sleeps and the append made news for it. Needs the GIL."""
-        cdef int awaited = load32(&self.awaited_events)
+        cdef int awaited
+        if events != 0:         # once a batch
+            fence()             # the sender sees the batch when it scans, or this sees that it sleeps
+        awaited = load32(&self.awaited_events)
         if events & EVENT_BATCH_FULL:      # not for a new batch: yielding here would make the sender send many tiny requests
             let_others_in()
         if events & awaited and self.wakeup is not None:
@@ -370,7 +374,7 @@ cdef class Accumulator:
     @property
     def unpublished_batch_count(self):
         """`incomplete_batch_count` plus the batches whose callbacks are still running."""
-        cdef Py_ssize_t count = self.backlog.count      # first: a batch is counted there, then here
+        cdef Py_ssize_t count = observe_size(&self.backlog.count)   # first: a batch is counted there, then here
         return count + load32(&self.backlog.publishing_count)
 
     def close(self):
@@ -405,6 +409,7 @@ cdef class Accumulator:
     def set_sender_sleeps(self, bint sleeps):
         """The sender calls this before it scans for work. While set, an append that opens or fills a batch wakes it."""
         store32(&self.awaited_events, EVENT_NEW_BATCH | EVENT_BATCH_FULL if sleeps else 0)
+        fence()     # the scan comes after it; see tell_sender()
 
     def let_new_batches_linger(self):
         """Called before a sleep of at most linger_ms: only a full batch wakes the sender."""

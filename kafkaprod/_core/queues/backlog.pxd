@@ -5,7 +5,7 @@ A gate and its list share a lock: once the gate is shut, whoever walks the list 
 
 from libc.stdint cimport int64_t
 
-from kafkaprod._core.machine.lock cimport mutex_lock, mutex_t, mutex_unlock
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_t, mutex_unlock, publish_size
 from kafkaprod._core.queues.batch cimport Batch, batch_retain, store_batch
 
 
@@ -72,7 +72,7 @@ cdef inline void backlog_remove(Backlog *backlog, Batch *b) noexcept nogil:
         b.newer.older = b.older
     b.older = NULL
     b.newer = NULL
-    backlog.count -= 1
+    publish_size(&backlog.count, backlog.count - 1)     # after what the remover counted elsewhere
     mutex_unlock(&backlog.lock)
 
 

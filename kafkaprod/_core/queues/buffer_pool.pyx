@@ -260,11 +260,19 @@ cdef class BufferPool:
         if waiter is NULL:
             raise MemoryError
         waiter.need = need
-        mutex_lock(&self._lock)
         if ticket == 0:
-            self._last_ticket += 1
-            ticket = self._last_ticket
+            try:
+                ticket = self.new_ticket()
+            except BaseException:
+                free(waiter)
+                raise
         waiter.ticket = ticket
+        try:
+            self._wakers[ticket] = wake         # first: who finds the waiter in the queue wakes it once
+        except BaseException:
+            free(waiter)
+            raise
+        mutex_lock(&self._lock)
         if self._first_waiter is NULL:
             self._first_waiter = waiter
         else:
@@ -273,7 +281,6 @@ cdef class BufferPool:
         self._waiter_count += 1
         self._promised += need
         mutex_unlock(&self._lock)
-        self._wakers[ticket] = wake
         return ticket
 
     def dequeue_waiter(self, int64_t ticket):
