@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,6 @@ from tests.spark.failing_stages import (
     expected_values,
     fails_in_jvm,
     fails_in_python,
-    loses_shuffle,
     numbered_rows,
 )
 from tests.spark.streams import run_stream
@@ -77,12 +78,13 @@ def test_repetition_is_not_blamed_and_loses_nothing(
 
 
 def test_lost_shuffle_is_computed_again_and_each_row_is_written_once(
-    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
+    embedded_broker: EmbeddedBroker, topic_name: str, tmp_path: Path
 ) -> None:
     rows = 40_000
-    df = loses_shuffle(spark, tmp_path)(numbered_rows(spark, rows, tasks=8))
-    write(df, options_for(embedded_broker, topic_name, "transactional"))
-    assert (tmp_path / "lost").exists()
+    program = [sys.executable, "-m", "tests.spark.lost_shuffle_program"]
+    arguments = [embedded_broker.bootstrap_servers, topic_name, str(rows), str(tmp_path)]
+    done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values(rows)
 
 
