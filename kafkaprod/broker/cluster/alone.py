@@ -83,16 +83,19 @@ class Alone(Standing):
     def recover(self) -> None:
         """Complete the transactions that a crash left decided, and make missing topics of the configuration."""
         broker = self._broker
-        found = [
-            OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
-            for topic_partition, partition_log in broker.log_dir.partitions.items()
-            for entry in partition_log.producers()
-            if entry.has_transaction
-        ]
-        broker.transactions.recover(lambda: found, broker.clock.wall_ms())
+        broker.transactions.recover(self._open_transactions, broker.clock.wall_ms())
         for name, partition_count in broker.config.topics.items():
             if self.topics.get(name) is None:
                 self.topics.create(name, partition_count, {})
+
+    def _open_transactions(self) -> list[OpenTransaction]:
+        """The transactions that are open in partitions now: those that recovery has completed are not."""
+        return [
+            OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
+            for topic_partition, partition_log in self._broker.log_dir.partitions.items()
+            for entry in partition_log.producers()
+            if entry.has_transaction
+        ]
 
     def join(self, poller: Poller, doors: Doors, on_stopped: Callable[[], None]) -> None:
         """Remember what to call; nothing needs the poller."""
