@@ -143,7 +143,7 @@ class Answers:
             unknown = KafkaError(f"the answer of node {done.node_id} could not be handled: {error!r}")
             unknown.__cause__ = error
             for ref in request.refs():
-                if not ref.is_done:
+                if ref.state == "sent":  # otherwise it was settled
                     self._fail(ref, BatchFailure(ErrorCode.NETWORK_EXCEPTION, unknown, maybe_persisted=True), now_ms)
         self.close(request)
 
@@ -243,7 +243,7 @@ class Answers:
 
     def _apply(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Judge a batch that was not simply written and act on the verdict."""
-        if ref.is_done:
+        if ref.is_done or ref.state != "sent":  # settled, before memory ran out and the answer came here again
             return
         if describe(failure.code).needs_metadata:
             self._metadata.request_update()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.engine.delivery_rules import BatchVerdict
 from kafkaprod.engine.loop import MAX_FAILED_TURNS
-from kafkaprod.errors import ProducerClosedError
-from tests.support.producer.sender_rig import Rig
+from kafkaprod.errors import ConnectionLostError, ProducerClosedError
+from tests.support.producer.sender_rig import TOPIC, Rig
 
 
 @pytest.fixture(autouse=True)
@@ -91,3 +92,16 @@ def test_shortage_that_lasts_ends_the_producer_with_its_cause(naps: list[float])
     assert rig.accumulator.pool.in_use == 0
     assert len(naps) == MAX_FAILED_TURNS
     assert 0.5 < sum(naps) < 5
+
+
+def test_shortage_between_two_batches_of_a_lost_answer_settles_each_once() -> None:
+    rig = Rig(topics={TOPIC: (1, 1)})
+    futures = [rig.send(partition=0), rig.send(partition=1)]
+    rig.turn()
+    acts = rig.sender._answers._acts
+    acts[BatchVerdict.RETRY] = failing(acts[BatchVerdict.RETRY], afterwards=True)
+    rig.complete(rig.produce_requests[0], error=ConnectionLostError("cut"))
+    run_until_delivered(rig)
+    assert all(future.succeeded() for future in futures)
+    assert rig.sender.fatal_error is None
+    assert rig.accumulator.pool.in_use == 0
