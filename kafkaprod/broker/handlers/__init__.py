@@ -1,8 +1,8 @@
 """One module per API key: what the broker does with a request.
 
-Each has, for the router: `API`, `LANE`, `MAX_VERSION` (the highest version it understands), `handle(broker, request)`
-and `refuse(request, error_code)`, the response in which every part of the request has failed with one error.
-Those that are no API's are parts that some of them share.
+Each has, for the router: `API`, `LANE`, `MAX_VERSION` (the highest version it understands), `handle(broker, request)`;
+and `refuse(request, error_code)`, the response in which every part of the request has failed with one error, if
+`refusals` cannot derive it. Those that are no API's are parts that some of them share.
 
 <api>  one API
 """

@@ -11,9 +11,11 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION
 from kafkaprod.broker.coordinator.transaction import TV1, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.ADD_OFFSETS_TO_TXN
 LANE = Lane.CONTROL
@@ -23,7 +25,7 @@ COORDINATED_BY = TRANSACTIONS
 _FIRST_VERSION_WITH_FENCED = 2
 
 
-def handle(broker: Broker, request: ClientRequest[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+def handle(broker: Broker, request: ClientRequest[AddOffsetsToTxnRequest]) -> Response:
     """Add the partition."""
     body = request.body
     given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
@@ -31,8 +33,3 @@ def handle(broker: Broker, request: ClientRequest[AddOffsetsToTxnRequest]) -> Ad
         body.transactional_id, given, [OFFSETS_PARTITION], TV1, broker.clock.wall_ms()
     )
     return refuse(request, for_version(error, request.version, _FIRST_VERSION_WITH_FENCED))
-
-
-def refuse(request: ClientRequest[AddOffsetsToTxnRequest], error_code: int) -> AddOffsetsToTxnResponse:
-    """Answer the error."""
-    return AddOffsetsToTxnResponse(error_code=error_code)

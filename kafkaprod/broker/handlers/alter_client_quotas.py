@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.quotas import Change, Entity
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.alter_client_quotas import (
@@ -12,13 +13,14 @@ from kafkaprod.protocol.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     EntryResult,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.ALTER_CLIENT_QUOTAS
 LANE = Lane.CONTROL
 MAX_VERSION = 1
 
 
-def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> Response:
     """Check each entity, then change those that may be, all or none."""
     results = []
     good: list[tuple[Entity, list[Change]]] = []
@@ -38,10 +40,3 @@ def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> 
         except BrokerError as error:
             return refuse(request, error.code)
     return AlterClientQuotasResponse(entries=results)
-
-
-def refuse(request: ClientRequest[AlterClientQuotasRequest], error_code: int) -> AlterClientQuotasResponse:
-    """Answer the error for every entity."""
-    return AlterClientQuotasResponse(
-        entries=[EntryResult(entity=entry.entity, error_code=error_code) for entry in request.body.entries]
-    )

@@ -10,6 +10,7 @@ from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster import acls, config_resources
 from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_configs import (
@@ -37,11 +38,6 @@ def _alter_all(broker: Broker, body: AlterConfigsRequest) -> Steps[AlterConfigsR
         )
     )
     return AlterConfigsResponse(responses=answers)
-
-
-def refuse(request: ClientRequest[AlterConfigsRequest], error_code: int) -> AlterConfigsResponse:
-    """Answer the error for every resource."""
-    return AlterConfigsResponse(responses=[_response(resource, error_code) for resource in request.body.resources])
 
 
 def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsResourceResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_partition_reassignments import (
@@ -25,16 +26,7 @@ def handle(broker: Broker, request: ClientRequest[AlterPartitionReassignmentsReq
     return broker.standing.forward(request.body, lambda answer: _finish(request, answer))
 
 
-def _finish(
-    request: ClientRequest[AlterPartitionReassignmentsRequest], answer: Response | None
-) -> AlterPartitionReassignmentsResponse:
+def _finish(request: ClientRequest[AlterPartitionReassignmentsRequest], answer: Response | None) -> Response:
     if isinstance(answer, AlterPartitionReassignmentsResponse):
         return answer
     return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
-
-
-def refuse(
-    request: ClientRequest[AlterPartitionReassignmentsRequest], error_code: int
-) -> AlterPartitionReassignmentsResponse:
-    """Answer the error at the top."""
-    return AlterPartitionReassignmentsResponse(error_code=error_code)

@@ -59,11 +59,6 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
     )
 
 
-def refuse(request: ClientRequest[ApiVersionsRequest], error_code: int) -> ApiVersionsResponse:
-    """Answer the error without a table."""
-    return ApiVersionsResponse(error_code=error_code)
-
-
 def _group_level(broker: Broker) -> int:
     return int(ApiKey.CONSUMER_GROUP_HEARTBEAT in broker.api_versions)
 

@@ -46,13 +46,6 @@ def handle(broker: Broker, request: ClientRequest[ConsumerGroupDescribeRequest])
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def refuse(request: ClientRequest[ConsumerGroupDescribeRequest], error_code: int) -> ConsumerGroupDescribeResponse:
-    """Answer the error for every group."""
-    return ConsumerGroupDescribeResponse(
-        groups=[DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.body.group_ids]
-    )
-
-
 def _describe(broker: Broker, group_id: str) -> DescribedGroup:
     group = broker.groups.get_consumer(group_id)
     if group is None:

@@ -56,11 +56,6 @@ def handle(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequest]
     )
 
 
-def refuse(request: ClientRequest[ConsumerGroupHeartbeatRequest], error_code: int) -> ConsumerGroupHeartbeatResponse:
-    """Answer the error."""
-    return ConsumerGroupHeartbeatResponse(error_code=error_code)
-
-
 def _heartbeat(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequest]) -> ConsumerHeartbeat:
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions

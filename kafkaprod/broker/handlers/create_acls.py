@@ -5,20 +5,18 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.acls import Acl, check_new
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.create_acls import (
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from kafkaprod.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.CREATE_ACLS
 LANE = Lane.CONTROL
 MAX_VERSION = 3
 
 
-def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> CreateAclsResponse:
+def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Response:
     """Check each entry and add the good ones."""
     results = []
     good = []
@@ -44,8 +42,3 @@ def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> CreateA
     except BrokerError as error:
         return refuse(request, error.code)
     return CreateAclsResponse(results=results)
-
-
-def refuse(request: ClientRequest[CreateAclsRequest], error_code: int) -> CreateAclsResponse:
-    """Answer the error for every entry."""
-    return CreateAclsResponse(results=[AclCreationResult(error_code=error_code) for _ in request.body.creations])

@@ -6,12 +6,9 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
+from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest
 
 API = ApiKey.CREATE_PARTITIONS
 LANE = Lane.CONTROL
@@ -21,10 +18,3 @@ MAX_VERSION = 3
 def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Outcome:
     """Grow each topic, or only check whether it could grow."""
     return broker.standing.create_partitions(request.body, partial(refuse, request))
-
-
-def refuse(request: ClientRequest[CreatePartitionsRequest], error_code: int) -> CreatePartitionsResponse:
-    """Answer the error for every topic."""
-    return CreatePartitionsResponse(
-        results=[CreatePartitionsTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
-    )

@@ -13,8 +13,9 @@ from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest
 
 API = ApiKey.CREATE_TOPICS
 LANE = Lane.CONTROL
@@ -24,13 +25,6 @@ MAX_VERSION = 7
 def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
     """Make each topic, or only check whether it could be made."""
     return broker.standing.create_topics(request.body, partial(refuse, request))
-
-
-def refuse(request: ClientRequest[CreateTopicsRequest], error_code: int) -> CreateTopicsResponse:
-    """Answer the error for every topic."""
-    return CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=wanted.name, error_code=error_code) for wanted in request.body.topics]
-    )
 
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:

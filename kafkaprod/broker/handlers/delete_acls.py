@@ -8,6 +8,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.acls import Acl, AclFilter
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.delete_acls import (
@@ -17,6 +18,7 @@ from kafkaprod.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.DELETE_ACLS
 LANE = Lane.CONTROL
@@ -28,7 +30,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Outcome
     return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
 
 
-def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Steps[DeleteAclsResponse]:
+def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Steps[Response]:
     gone: set[Acl] = set()
     results = []
     for wanted in request.body.filters:
@@ -39,13 +41,6 @@ def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> St
     except BrokerError as error:
         return refuse(request, error.code)
     return DeleteAclsResponse(filter_results=results)
-
-
-def refuse(request: ClientRequest[DeleteAclsRequest], error_code: int) -> DeleteAclsResponse:
-    """Answer the error for every filter."""
-    return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(error_code=error_code) for _ in request.body.filters]
-    )
 
 
 def _find(broker: Broker, wanted: DeleteAclsFilter, gone: set[Acl]) -> DeleteAclsFilterResult:

@@ -8,6 +8,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -30,15 +31,6 @@ def _delete_all(broker: Broker, body: DeleteGroupsRequest) -> Steps[DeleteGroups
         results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(broker, group_id)))
         yield Pause.SHORT
     return DeleteGroupsResponse(results=results)
-
-
-def refuse(request: ClientRequest[DeleteGroupsRequest], error_code: int) -> DeleteGroupsResponse:
-    """Answer the error for every group."""
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=error_code) for group_id in request.body.groups_names
-        ]
-    )
 
 
 def _delete(broker: Broker, group_id: str) -> ErrorCode:

@@ -32,18 +32,6 @@ def handle(broker: Broker, request: ClientRequest[DeleteRecordsRequest]) -> Dele
     )
 
 
-def refuse(request: ClientRequest[DeleteRecordsRequest], error_code: int) -> DeleteRecordsResponse:
-    """Answer the error for every partition."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_failed(wanted.partition_index, error_code) for wanted in topic.partitions]
-            )
-            for topic in request.body.topics
-        ]
-    )
-
-
 def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     known = broker.topics.get(topic)
     partition = broker.topics.partition(topic, wanted.partition_index)

@@ -48,8 +48,3 @@ def handle(broker: Broker, request: ClientRequest[DescribeAclsRequest]) -> Descr
             )
         )
     return DescribeAclsResponse(resources=list(resources.values()))
-
-
-def refuse(request: ClientRequest[DescribeAclsRequest], error_code: int) -> DescribeAclsResponse:
-    """Answer the error."""
-    return DescribeAclsResponse(error_code=error_code)

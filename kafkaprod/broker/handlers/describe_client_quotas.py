@@ -36,8 +36,3 @@ def handle(broker: Broker, request: ClientRequest[DescribeClientQuotasRequest]) 
             for entity, values in found
         ]
     )
-
-
-def refuse(request: ClientRequest[DescribeClientQuotasRequest], error_code: int) -> DescribeClientQuotasResponse:
-    """Answer the error."""
-    return DescribeClientQuotasResponse(error_code=error_code, entries=None)

@@ -6,6 +6,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import controller_id, live_nodes
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_cluster import (
@@ -13,6 +14,7 @@ from kafkaprod.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.DESCRIBE_CLUSTER
 LANE = Lane.CONTROL
@@ -21,7 +23,7 @@ MAX_VERSION = 2
 _BROKERS = 1
 
 
-def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> DescribeClusterResponse:
+def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> Response:
     """Describe the cluster; for controllers (endpoint type 2) UNSUPPORTED_ENDPOINT_TYPE."""
     if request.body.endpoint_type != _BROKERS:
         return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
@@ -36,8 +38,3 @@ def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> De
     if request.body.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
-
-
-def refuse(request: ClientRequest[DescribeClusterRequest], error_code: int) -> DescribeClusterResponse:
-    """Answer the error."""
-    return DescribeClusterResponse(error_code=error_code)

@@ -12,6 +12,7 @@ from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster import acls, config_resources
 from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.describe_configs import (
@@ -49,18 +50,6 @@ def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> Steps[Describ
         results.append(result)
         yield Pause.SHORT
     return DescribeConfigsResponse(results=results)
-
-
-def refuse(request: ClientRequest[DescribeConfigsRequest], error_code: int) -> DescribeConfigsResponse:
-    """Answer the error for every resource."""
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
-                error_code=error_code, resource_type=resource.resource_type, resource_name=resource.resource_name
-            )
-            for resource in request.body.resources
-        ]
-    )
 
 
 def _describe(

@@ -37,13 +37,6 @@ def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> Des
     return DescribeGroupsResponse(groups=groups)
 
 
-def refuse(request: ClientRequest[DescribeGroupsRequest], error_code: int) -> DescribeGroupsResponse:
-    """Answer the error for every group."""
-    return DescribeGroupsResponse(
-        groups=[DescribedGroup(group_id=group_id, error_code=error_code) for group_id in request.body.groups]
-    )
-
-
 def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
     group = broker.groups.get(group_id)
     if group is None:

@@ -21,8 +21,6 @@ API = ApiKey.DESCRIBE_LOG_DIRS
 LANE = Lane.CONTROL
 MAX_VERSION = 5
 
-_FIRST_VERSION_WITH_ERROR = 3
-
 
 def handle(broker: Broker, request: ClientRequest[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     """Describe the directory; partitions it does not have are left out."""
@@ -45,11 +43,6 @@ def handle(broker: Broker, request: ClientRequest[DescribeLogDirsRequest]) -> De
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])
-
-
-def refuse(request: ClientRequest[DescribeLogDirsRequest], error_code: int) -> DescribeLogDirsResponse:
-    """Answer the error where the version has a place for it, else no directory, as Kafka does."""
-    return DescribeLogDirsResponse(error_code=error_code if request.version >= _FIRST_VERSION_WITH_ERROR else 0)
 
 
 def _sizes(broker: Broker, topic: str, indexes: Iterable[int]) -> list[DescribeLogDirsPartition]:

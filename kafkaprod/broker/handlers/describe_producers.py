@@ -33,21 +33,6 @@ def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> 
     )
 
 
-def refuse(request: ClientRequest[DescribeProducersRequest], error_code: int) -> DescribeProducersResponse:
-    """Answer the error for every partition."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    PartitionResponse(partition_index=index, error_code=error_code) for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.body.topics
-        ]
-    )
-
-
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.topics.partition(topic, index)
     if partition is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, Listener
@@ -24,9 +25,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeQuorumRequest]) -> Out
     return broker.standing.forward(request.body, lambda answer: _finish(broker, request, answer))
 
 
-def _finish(
-    broker: Broker, request: ClientRequest[DescribeQuorumRequest], answer: Response | None
-) -> DescribeQuorumResponse:
+def _finish(broker: Broker, request: ClientRequest[DescribeQuorumRequest], answer: Response | None) -> Response:
     """Add what only this broker knows of itself, if it is the voter."""
     if not isinstance(answer, DescribeQuorumResponse):
         return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
@@ -42,8 +41,3 @@ def _finish(
     if request.version < _FIRST_VERSION_WITH_NODES:
         answer.nodes = []
     return answer
-
-
-def refuse(request: ClientRequest[DescribeQuorumRequest], error_code: int) -> DescribeQuorumResponse:
-    """Answer the error at the top."""
-    return DescribeQuorumResponse(error_code=error_code)

@@ -7,6 +7,7 @@ from kafkaprod.broker.cluster.authorized_operations import TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
 from kafkaprod.broker.cluster.topics import Topic
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_topic_partitions import (
@@ -16,6 +17,7 @@ from kafkaprod.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 LANE = Lane.CONTROL
@@ -24,7 +26,7 @@ MAX_VERSION = 0
 MAX_PARTITIONS_OF_PAGE = 2_000  # max.request.partition.size.limit
 
 
-def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest]) -> Response:
     """Describe the topics from the cursor on, and say where the next page begins."""
     body = request.body
     cursor = body.cursor
@@ -52,16 +54,6 @@ def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest
             response.next_cursor = Cursor(topic_name=name, partition_index=first + count)
             break
     return response
-
-
-def refuse(request: ClientRequest[DescribeTopicPartitionsRequest], error_code: int) -> DescribeTopicPartitionsResponse:
-    """Answer the error for every topic that was named."""
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error_code)
-            for topic in request.body.topics
-        ]
-    )
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -29,15 +29,6 @@ def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) 
     )
 
 
-def refuse(request: ClientRequest[DescribeTransactionsRequest], error_code: int) -> DescribeTransactionsResponse:
-    """Answer the error for every id."""
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            TransactionState(transactional_id=key, error_code=error_code) for key in request.body.transactional_ids
-        ]
-    )
-
-
 def _describe(transactional_id: str, transaction: Transaction | None) -> TransactionState:
     if transaction is None:
         error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST

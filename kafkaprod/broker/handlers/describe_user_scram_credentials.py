@@ -47,16 +47,3 @@ def handle(
             ]
         results.append(result)
     return DescribeUserScramCredentialsResponse(results=results)
-
-
-def refuse(
-    request: ClientRequest[DescribeUserScramCredentialsRequest], error_code: int
-) -> DescribeUserScramCredentialsResponse:
-    """Answer the error, at the top and for every user that was named."""
-    return DescribeUserScramCredentialsResponse(
-        error_code=error_code,
-        results=[
-            DescribeUserScramCredentialsResult(user=user.name, error_code=error_code)
-            for user in request.body.users or []
-        ],
-    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.protocol.messages.elect_leaders import (
@@ -21,7 +22,6 @@ API = ApiKey.ELECT_LEADERS
 LANE = Lane.CONTROL
 MAX_VERSION = 2
 
-_FIRST_VERSION_WITH_ERROR = 1
 _ELECTION_TYPES = (0, 1)  # preferred, unclean
 
 
@@ -32,7 +32,7 @@ def handle(broker: Broker, request: ClientRequest[ElectLeadersRequest]) -> Outco
     return broker.standing.forward(request.body, lambda answer: _finish(request, answer))
 
 
-def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None) -> ElectLeadersResponse:
+def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None) -> Response:
     """Add messages, and an error for each partition that the controller does not know."""
     if not isinstance(answer, ElectLeadersResponse):
         return refuse(request, ErrorCode.REQUEST_TIMED_OUT)
@@ -49,16 +49,3 @@ def _finish(request: ClientRequest[ElectLeadersRequest], answer: Response | None
         for result in topic.partition_result:
             result.error_message = describe(result.error_code).text if result.error_code else None
     return ElectLeadersResponse(error_code=answer.error_code, replica_election_results=list(found.values()))
-
-
-def refuse(request: ClientRequest[ElectLeadersRequest], error_code: int) -> ElectLeadersResponse:
-    """Answer the error, at the top where the version has a place for it, and for every partition."""
-    results = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[PartitionResult(partition_id=index, error_code=error_code) for index in topic.partitions],
-        )
-        for topic in request.body.topic_partitions or []
-    ]
-    top_code = error_code if request.version >= _FIRST_VERSION_WITH_ERROR else ErrorCode.NONE
-    return ElectLeadersResponse(error_code=top_code, replica_election_results=results)

@@ -10,10 +10,12 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.END_TXN
 LANE = Lane.CONTROL
@@ -24,7 +26,7 @@ _FIRST_VERSION_WITH_FENCED = 2
 _FIRST_VERSION_OF_TV2 = 5
 
 
-def handle(broker: Broker, request: ClientRequest[EndTxnRequest]) -> EndTxnResponse:
+def handle(broker: Broker, request: ClientRequest[EndTxnRequest]) -> Response:
     """Decide the transaction; answered when the decision is in the log."""
     body = request.body
     step = broker.transactions.end(
@@ -37,8 +39,3 @@ def handle(broker: Broker, request: ClientRequest[EndTxnRequest]) -> EndTxnRespo
     if step.error is not ErrorCode.NONE:
         return refuse(request, for_version(step.error, request.version, _FIRST_VERSION_WITH_FENCED))
     return EndTxnResponse(producer_id=step.answer.producer_id, producer_epoch=step.answer.epoch)
-
-
-def refuse(request: ClientRequest[EndTxnRequest], error_code: int) -> EndTxnResponse:
-    """Answer the error."""
-    return EndTxnResponse(error_code=error_code)

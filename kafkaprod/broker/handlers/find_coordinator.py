@@ -15,9 +15,11 @@ from kafkaprod.broker.cluster.authorization import ERRORS, Authorizer, Handle, I
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.FIND_COORDINATOR
 LANE = Lane.CONTROL
@@ -28,7 +30,7 @@ _TRANSACTION = 1
 _FIRST_VERSION_WITH_KEYS = 4
 
 
-def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Response:
     """Name the broker; INVALID_REQUEST for an unknown kind of key or an empty transactional id.
 
     COORDINATOR_NOT_AVAILABLE without the topic.
@@ -46,17 +48,6 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Fi
         return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
     return FindCoordinatorResponse(
         coordinators=[Coordinator(key=key, node_id=node_id, host=host, port=port) for key in keys]
-    )
-
-
-def refuse(request: ClientRequest[FindCoordinatorRequest], error_code: int) -> FindCoordinatorResponse:
-    """Answer the error for every key."""
-    if request.version < _FIRST_VERSION_WITH_KEYS:
-        return FindCoordinatorResponse(error_code=error_code, node_id=-1, port=-1)
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=-1, port=-1, error_code=error_code) for key in request.body.coordinator_keys
-        ]
     )
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.client_metrics import ACCEPTED_CODECS, MAX_BYTES
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS
 LANE = Lane.CONTROL
 MAX_VERSION = 0
 
 
-def handle(
-    broker: Broker, request: ClientRequest[GetTelemetrySubscriptionsRequest]
-) -> GetTelemetrySubscriptionsResponse:
+def handle(broker: Broker, request: ClientRequest[GetTelemetrySubscriptionsRequest]) -> Response:
     """Answer the subscription, and the client's id; THROTTLING_QUOTA_EXCEEDED if it asks too often."""
     try:
         instance_id, subscription = broker.client_metrics.subscribe(
@@ -36,10 +36,3 @@ def handle(
         delta_temporality=True,
         requested_metrics=subscription.prefixes,
     )
-
-
-def refuse(
-    request: ClientRequest[GetTelemetrySubscriptionsRequest], error_code: int
-) -> GetTelemetrySubscriptionsResponse:
-    """Answer the error."""
-    return GetTelemetrySubscriptionsResponse(error_code=error_code)

@@ -21,8 +21,3 @@ def handle(broker: Broker, request: ClientRequest[HeartbeatRequest]) -> Heartbea
         body.group_id, body.member_id, body.group_instance_id, body.generation_id, broker.clock.now_ms()
     )
     return HeartbeatResponse(error_code=error_code)
-
-
-def refuse(request: ClientRequest[HeartbeatRequest], error_code: int) -> HeartbeatResponse:
-    """Answer the error."""
-    return HeartbeatResponse(error_code=error_code)

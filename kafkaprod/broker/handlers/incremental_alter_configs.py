@@ -11,6 +11,7 @@ from kafkaprod.broker.cluster import acls, config_resources
 from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.option_types import TYPE_LIST
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.incremental_alter_configs import (
@@ -44,13 +45,6 @@ def _alter_all(broker: Broker, body: IncrementalAlterConfigsRequest) -> Steps[In
         )
     )
     return IncrementalAlterConfigsResponse(responses=answers)
-
-
-def refuse(request: ClientRequest[IncrementalAlterConfigsRequest], error_code: int) -> IncrementalAlterConfigsResponse:
-    """Answer the error for every resource."""
-    return IncrementalAlterConfigsResponse(
-        responses=[_response(resource, error_code) for resource in request.body.resources]
-    )
 
 
 def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsResourceResponse:

@@ -16,11 +16,13 @@ from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.INIT_PRODUCER_ID
 LANE = Lane.CONTROL
@@ -30,7 +32,7 @@ COORDINATED_BY = TRANSACTIONS._replace(only_with="transactional_id")
 _FIRST_VERSION_WITH_FENCED = 4
 
 
-def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> InitProducerIdResponse:
+def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> Response:
     """Give out an id no producer of this data directory ever had, or the next epoch of a transactional id."""
     body = request.body
     if body.transactional_id is None:
@@ -47,11 +49,6 @@ def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> Ini
     if step.error is not ErrorCode.NONE:
         return refuse(request, for_version(step.error, request.version, _FIRST_VERSION_WITH_FENCED))
     return InitProducerIdResponse(producer_id=step.answer.producer_id, producer_epoch=step.answer.epoch)
-
-
-def refuse(request: ClientRequest[InitProducerIdRequest], error_code: int) -> InitProducerIdResponse:
-    """Answer the error."""
-    return InitProducerIdResponse(error_code=error_code, producer_epoch=-1)
 
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:

@@ -36,8 +36,3 @@ def handle(broker: Broker, request: ClientRequest[LeaveGroupRequest]) -> LeaveGr
         for member in body.members
     ]
     return LeaveGroupResponse(members=members)
-
-
-def refuse(request: ClientRequest[LeaveGroupRequest], error_code: int) -> LeaveGroupResponse:
-    """Answer the error."""
-    return LeaveGroupResponse(error_code=error_code)

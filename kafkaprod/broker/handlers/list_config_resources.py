@@ -15,6 +15,7 @@ from kafkaprod.broker.cluster.config_resources import (
     TOPIC,
     resource_names,
 )
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.list_config_resources import (
@@ -22,6 +23,7 @@ from kafkaprod.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.LIST_CONFIG_RESOURCES
 LANE = Lane.CONTROL
@@ -30,7 +32,7 @@ MAX_VERSION = 1
 _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-def handle(broker: Broker, request: ClientRequest[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+def handle(broker: Broker, request: ClientRequest[ListConfigResourcesRequest]) -> Response:
     """List the resources of the types; UNSUPPORTED_VERSION for an unknown type."""
     types = set(request.body.resource_types) or set(_TYPES)
     if request.version == 0:
@@ -44,8 +46,3 @@ def handle(broker: Broker, request: ClientRequest[ListConfigResourcesRequest]) -
             for name in resource_names(broker, kind)
         ]
     )
-
-
-def refuse(request: ClientRequest[ListConfigResourcesRequest], error_code: int) -> ListConfigResourcesResponse:
-    """Answer the error."""
-    return ListConfigResourcesResponse(error_code=error_code)

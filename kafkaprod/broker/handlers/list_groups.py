@@ -40,11 +40,6 @@ def handle(broker: Broker, request: ClientRequest[ListGroupsRequest]) -> ListGro
     return ListGroupsResponse(groups=found)
 
 
-def refuse(request: ClientRequest[ListGroupsRequest], error_code: int) -> ListGroupsResponse:
-    """Answer the error."""
-    return ListGroupsResponse(error_code=error_code)
-
-
 def _listed(group: Group | ConsumerGroup) -> ListedGroup:
     if isinstance(group, ConsumerGroup):
         return ListedGroup(

@@ -13,6 +13,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import RecordPosition
 from kafkaprod.errors import BrokerError
@@ -51,22 +52,6 @@ def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> Outcom
         broker.run_long,
         lambda response: response,
         lambda error_code: refuse(request, error_code),
-    )
-
-
-def refuse(request: ClientRequest[ListOffsetsRequest], error_code: int) -> ListOffsetsResponse:
-    """Answer the error for every partition."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error_code)
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.body.topics
-        ]
     )
 
 

@@ -42,10 +42,3 @@ def handle(
             )
     topics = [OngoingTopicReassignment(name=name, partitions=partitions) for name, partitions in found.items()]
     return ListPartitionReassignmentsResponse(topics=topics)
-
-
-def refuse(
-    request: ClientRequest[ListPartitionReassignmentsRequest], error_code: int
-) -> ListPartitionReassignmentsResponse:
-    """Answer the error."""
-    return ListPartitionReassignmentsResponse(error_code=error_code)

@@ -57,11 +57,6 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
     )
 
 
-def refuse(request: ClientRequest[ListTransactionsRequest], error_code: int) -> ListTransactionsResponse:
-    """Answer the error."""
-    return ListTransactionsResponse(error_code=error_code)
-
-
 def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[transactions.Transaction], bool]:
     states = {_STATES[name] for name in body.state_filters if name in _STATES}
     producer_ids = set(body.producer_id_filters)

@@ -6,20 +6,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from kafkaprod.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 API = ApiKey.OFFSET_COMMIT
 LANE = Lane.CONTROL
@@ -30,7 +28,7 @@ COORDINATED_BY = GROUPS
 def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Check each partition, then the sender if any is left; store what is right."""
     now_ms = broker.clock.wall_ms()
-    response = refuse(request, ErrorCode.NONE)
+    response = cast(OffsetCommitResponse, refuse(request, ErrorCode.NONE))
     changes = check_offsets(broker, request.body, response, now_ms)
     if changes:
         give_error(response, _write(broker, request, changes, now_ms))
@@ -59,20 +57,3 @@ def _write(
     except BrokerError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
-
-
-def refuse(request: ClientRequest[OffsetCommitRequest], error_code: int) -> OffsetCommitResponse:
-    """Answer the error for every partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.body.topics
-        ]
-    )

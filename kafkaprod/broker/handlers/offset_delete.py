@@ -13,6 +13,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetKey
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -22,6 +23,7 @@ from kafkaprod.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kafkaprod.protocol.schema import Response
 from kafkaprod.structs import TopicPartition
 
 API = ApiKey.OFFSET_DELETE
@@ -30,7 +32,7 @@ MAX_VERSION = 0
 COORDINATED_BY = GROUPS
 
 
-def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Response:
     """Delete the offsets.
 
     GROUP_ID_NOT_FOUND for an unknown group, NON_EMPTY_GROUP if its members are no consumers, GROUP_SUBSCRIBED_TO_TOPIC
@@ -65,11 +67,6 @@ def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Offse
     except BrokerError:
         return refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return OffsetDeleteResponse(topics=topics)
-
-
-def refuse(request: ClientRequest[OffsetDeleteRequest], error_code: int) -> OffsetDeleteResponse:
-    """Answer the error at the top."""
-    return OffsetDeleteResponse(error_code=error_code)
 
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:

@@ -79,17 +79,6 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
     return OffsetFetchResponse(groups=groups)
 
 
-def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> OffsetFetchResponse:
-    """Answer the error, for every group or at the top."""
-    if request.version < _FIRST_VERSION_WITH_GROUPS:
-        return OffsetFetchResponse(error_code=error_code)
-    return OffsetFetchResponse(
-        groups=[
-            OffsetFetchResponseGroup(group_id=group.group_id, error_code=error_code) for group in request.body.groups
-        ]
-    )
-
-
 def _with_ids(
     broker: Broker, request: ClientRequest[OffsetFetchRequest], group: OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponseTopics]:

@@ -31,21 +31,6 @@ def handle(broker: Broker, request: ClientRequest[OffsetForLeaderEpochRequest]) 
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def refuse(request: ClientRequest[OffsetForLeaderEpochRequest], error_code: int) -> OffsetForLeaderEpochResponse:
-    """Answer the error for every partition."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=wanted.partition, error_code=error_code) for wanted in topic.partitions
-                ],
-            )
-            for topic in request.body.topics
-        ]
-    )
-
-
 def _look_up(broker: Broker, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.topics.partition(topic, wanted.partition)
     if partition is None:

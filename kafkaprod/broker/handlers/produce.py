@@ -27,11 +27,8 @@ from kafkaprod.broker.calls.steps import Pause, Steps, finish_now, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
-from kafkaprod.broker.handlers.produce_transactions import (
-    Verification,
-    begin_verification,
-    verify,
-)
+from kafkaprod.broker.handlers.produce_transactions import Verification, begin_verification, verify
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError
@@ -178,20 +175,6 @@ def _acknowledge(
     for log, batches in by_log.items():  # side by side: they are different files
         broker.run_blocking(partial(_commit, log, batches), on_committed)
     return deferred
-
-
-def refuse(request: ClientRequest[ProduceRequest], error_code: int) -> ProduceResponse:
-    """Answer the error for every partition."""
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[_failed(data.index, error_code) for data in topic.partition_data],
-            )
-            for topic in request.body.topic_data
-        ]
-    )
 
 
 def _append(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.client_metrics import Push
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from kafkaprod.protocol.schema import Response
 
 API = ApiKey.PUSH_TELEMETRY
 LANE = Lane.CONTROL
 MAX_VERSION = 0
 
 
-def handle(broker: Broker, request: ClientRequest[PushTelemetryRequest]) -> PushTelemetryResponse:
+def handle(broker: Broker, request: ClientRequest[PushTelemetryRequest]) -> Response:
     """Keep the metrics."""
     body = request.body
     if body.client_instance_id is None:
@@ -28,8 +30,3 @@ def handle(broker: Broker, request: ClientRequest[PushTelemetryRequest]) -> Push
     except BrokerError as error:
         return refuse(request, error.code)
     return PushTelemetryResponse()
-
-
-def refuse(request: ClientRequest[PushTelemetryRequest], error_code: int) -> PushTelemetryResponse:
-    """Answer the error."""
-    return PushTelemetryResponse(error_code=error_code)

@@ -22,8 +22,3 @@ def handle(broker: Broker, request: ClientRequest[ReplicateMetadataRequest]) -> 
     if not request.is_peer:
         raise CloseConnectionError("ReplicateMetadata does not come from a controller")
     return broker.standing.receive_slice(request.body)
-
-
-def refuse(request: ClientRequest[ReplicateMetadataRequest], error_code: int) -> ReplicateMetadataResponse:
-    """Answer the error."""
-    return ReplicateMetadataResponse(error_code=error_code, end_offset=-1, end_epoch=-1)

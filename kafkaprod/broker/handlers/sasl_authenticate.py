@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, LastResponse, Outcome
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -22,11 +23,5 @@ def handle(broker: Broker, request: ClientRequest[SaslAuthenticateRequest]) -> O
         answer = request.login.step(request.body.auth_bytes)
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=request.login.lifetime_ms)
     except AuthenticationError as error:
-        response = refuse(request, ErrorCode.SASL_AUTHENTICATION_FAILED)
-        response.error_message = str(error)
-        return LastResponse(response)
-
-
-def refuse(request: ClientRequest[SaslAuthenticateRequest], error_code: int) -> SaslAuthenticateResponse:
-    """Answer the error."""
-    return SaslAuthenticateResponse(error_code=error_code)
+        error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        return LastResponse(SaslAuthenticateResponse(error_code=error_code, error_message=str(error)))

@@ -36,11 +36,6 @@ def handle(broker: Broker, request: ClientRequest[SyncGroupRequest]) -> Deferred
     return deferred
 
 
-def refuse(request: ClientRequest[SyncGroupRequest], error_code: int) -> SyncGroupResponse:
-    """Answer the error."""
-    return _response(SyncResult(error_code))
-
-
 def _response(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error_code,

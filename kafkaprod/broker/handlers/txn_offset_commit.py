@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
@@ -14,18 +15,14 @@ from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
+from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.internal_records import TransactionOwner
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
+from kafkaprod.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafkaprod.structs import TopicPartition
 
 API = ApiKey.TXN_OFFSET_COMMIT
@@ -45,7 +42,7 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
     The valid offsets stay pending until the transaction's marker arrives.
     """
     now_ms = broker.clock.wall_ms()
-    response = refuse(request, ErrorCode.NONE)
+    response = cast(TxnOffsetCommitResponse, refuse(request, ErrorCode.NONE))
     changes = check_offsets(broker, request.body, response, now_ms)
     if not changes:
         return response
@@ -68,23 +65,6 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
         is_verification=request.version < _FIRST_VERSION_OF_TV2,
     )
     return deferred
-
-
-def refuse(request: Request, error_code: int) -> TxnOffsetCommitResponse:
-    """Answer the error for every partition."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=wanted.partition_index, error_code=error_code)
-                    for wanted in topic.partitions
-                ],
-            )
-            for topic in request.body.topics
-        ]
-    )
 
 
 def _with_error(response: TxnOffsetCommitResponse, error_code: ErrorCode) -> TxnOffsetCommitResponse:

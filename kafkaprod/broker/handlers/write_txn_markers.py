@@ -35,13 +35,6 @@ def handle(broker: Broker, request: ClientRequest[WriteTxnMarkersRequest]) -> De
     return deferred
 
 
-def refuse(request: ClientRequest[WriteTxnMarkersRequest], error_code: int) -> WriteTxnMarkersResponse:
-    """Answer the error for every partition."""
-    return WriteTxnMarkersResponse(
-        markers=[_result(wanted, dict.fromkeys(_partitions(wanted), error_code)) for wanted in request.body.markers]
-    )
-
-
 def _response(
     request: ClientRequest[WriteTxnMarkersRequest], outcomes: Sequence[Mapping[TopicPartition, int]]
 ) -> WriteTxnMarkersResponse:

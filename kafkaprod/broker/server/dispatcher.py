@@ -27,7 +27,7 @@ from kafkaprod.broker.calls.request import (
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
-from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of
+from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -150,7 +150,7 @@ class Dispatcher:
             fault = Fault(FaultKind.REPLY_WITH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if fault.kind is not FaultKind.REPLY_WITH:
             return False
-        response = exchange.handler.refuse(exchange.request, fault.value)
+        response = refuse(exchange.request, fault.value)
         name_leaders(self._broker, response, exchange.request.version, exchange.session.endpoint)
         self._respond(exchange, response)
         return True
@@ -160,7 +160,7 @@ class Dispatcher:
         handler, request = exchange.handler, exchange.request
         coordinator = coordinator_of(handler, request.body)
         if coordinator is not None:
-            receiver = self._broker.standing.after_replicas(coordinator, partial(handler.refuse, request), receiver)
+            receiver = self._broker.standing.after_replicas(coordinator, partial(refuse, request), receiver)
         try:
             outcome = call(handler, self._broker, request)
         except CloseConnectionError as error:

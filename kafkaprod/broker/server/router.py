@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker import handlers
 from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane, Outcome
-from kafkaprod.broker.cluster.authorization import Special, authorized_call
+from kafkaprod.broker.cluster.authorization import Refuse, Special, authorized_call
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import Coordinator
+from kafkaprod.broker.handlers import refusals
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -29,11 +30,12 @@ logger = logging.getLogger(__name__)
 class Handler(Protocol):
     """The names of a handler's module. The request's type is the module's own.
 
-    Three more are there where they are needed:
+    Four more are there where they are needed:
 
         COORDINATED_BY = GROUPS     the coordinator that answers; others refuse, and answers wait for its log's replicas
         PEERS_ONLY = True           only other processes of the cluster may ask; clients do not learn of it
         def authorize(authorizer, call, deny)    the ACL rule, if the tables of `cluster.authorization` cannot say it
+        def refuse(request, error_code)    the response in which every part has failed, if `refusals` cannot derive it
     """
 
     API: ApiKey
@@ -43,11 +45,6 @@ class Handler(Protocol):
     @property
     def handle(self) -> Callable[[Broker, Any], Outcome]:
         """Handle a request."""
-        ...
-
-    @property
-    def refuse(self) -> Callable[[Any, int], Response]:
-        """Return the response in which every part has failed."""
         ...
 
 
@@ -76,6 +73,11 @@ SPECIAL_RULES: Final[Mapping[ApiKey, Special]] = {
 
 PEER_APIS: Final = frozenset(api for api, handler in HANDLERS.items() if hasattr(handler, "PEERS_ONLY"))
 """The APIs that only processes of the same cluster use."""
+
+REFUSALS: Final[Mapping[ApiKey, Refuse]] = {
+    api: getattr(handler, "refuse", refusals.refuse) for api, handler in HANDLERS.items()
+}
+"""How each API answers that every part of a request has failed."""
 
 METRICS_APIS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 """The APIs of metrics that clients push."""
@@ -134,6 +136,11 @@ def coordinator_of(handler: Handler, body: Request) -> Coordinator | None:
     return coordinator
 
 
+def refuse(request: ClientRequest[Any], error_code: int) -> Response:
+    """Return the response in which every part of the request has failed."""
+    return REFUSALS[request.body.api](request, error_code)
+
+
 def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
     """Run a handler; an exception that it does not handle is answered with -1.
 
@@ -144,14 +151,14 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
     if coordinator is not None:
         error_code = broker.standing.refusal(coordinator)
         if error_code is not ErrorCode.NONE:
-            return handler.refuse(request, error_code)
+            return refuse(request, error_code)
     try:
         if request.is_peer or broker.acls.is_open:
             return handler.handle(broker, request)
         special = SPECIAL_RULES.get(handler.API)
-        return authorized_call(broker, request, lambda other: handler.handle(broker, other), handler.refuse, special)
+        return authorized_call(broker, request, lambda other: handler.handle(broker, other), refuse, special)
     except CloseConnectionError:
         raise
     except Exception:
         logger.exception("%s version %d failed", handler.API.name, request.version)
-        return handler.refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -8,6 +8,7 @@ test_fetch_of_many.py   fetch_reading fetch_waiting
 test_groups.py          delete_groups describe_groups heartbeat join_group leave_group list_groups sync_group
 test_groups.py          committed_offsets offset_commit offset_fetch
 test_records.py         fetch list_offsets offset_for_leader_epoch produce
+test_refusals.py        refusals
 test_topics.py          create_partitions create_topics delete_records delete_topics find_coordinator metadata
 test_transactions.py    add_offsets_to_txn add_partitions_to_txn end_txn init_producer_id txn_offset_commit
 test_transactions.py    describe_producers describe_transactions list_transactions write_txn_markers

@@ -13,7 +13,7 @@ from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
-from kafkaprod.broker.server.router import COORDINATORS, HANDLERS, PEER_APIS, Handler, announced_versions, call
+from kafkaprod.broker.server.router import COORDINATORS, HANDLERS, PEER_APIS, Handler, announced_versions, call, refuse
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -112,7 +112,7 @@ def requests_of(api: ApiKey, version: int) -> list[Request]:
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 def test_every_handler_refuses_in_every_version(api: ApiKey, version: int) -> None:
     for request in requests_of(api, version):
-        response = HANDLERS[api].refuse(ClientRequest(request, version, "c", "h"), ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = refuse(ClientRequest(request, version, "c", "h"), ErrorCode.UNKNOWN_SERVER_ERROR)
         type(response).decode(response.encode(version), version)
 
 
@@ -138,9 +138,7 @@ def test_unforeseen_error_is_answered_and_logged(tmp_path: Path, caplog: pytest.
     def fail(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    handler: Any = SimpleNamespace(
-        API=ApiKey.HEARTBEAT, LANE=Lane.CONTROL, MAX_VERSION=4, handle=fail, refuse=HANDLERS[ApiKey.HEARTBEAT].refuse
-    )
+    handler: Any = SimpleNamespace(API=ApiKey.HEARTBEAT, LANE=Lane.CONTROL, MAX_VERSION=4, handle=fail)
     box = BrokerWithoutSockets(tmp_path)
     request: ClientRequest[Request] = ClientRequest(HeartbeatRequest(), 0, "c", "h")
     with caplog.at_level(logging.ERROR):
