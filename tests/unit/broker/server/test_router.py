@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -179,3 +181,43 @@ def test_coordinators_and_peers_are_those_of_kafka() -> None:
         ApiKey.LIST_TRANSACTIONS
     ]
     assert {ApiKey.REPLICATE_METADATA} == PEER_APIS
+
+
+ROUTED_NAMES = {"API", "LANE", "MAX_VERSION", "COORDINATED_BY", "PEERS_ONLY", "handle", "refuse", "authorize"}
+"""What the router reads; a misspelt one would be a name that is not here, and without effect."""
+
+OTHER_NAMES = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: {"Errors"},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"MAX_PARTITIONS_OF_PAGE"},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"SET", "DELETE", "APPEND", "SUBTRACT"},
+    ApiKey.LIST_OFFSETS: {
+        *("LATEST", "EARLIEST", "MAX_TIMESTAMP", "EARLIEST_LOCAL", "LATEST_TIERED", "EARLIEST_PENDING_UPLOAD"),
+    },
+    ApiKey.METADATA: {"MAX_CREATED_AT_ONCE"},
+    ApiKey.OFFSET_FETCH: {"Found"},
+    ApiKey.PRODUCE: {"logger", "NOT_LEADER"},
+    ApiKey.TXN_OFFSET_COMMIT: {"Request"},
+}
+
+
+def public_names(source: str) -> set[str]:
+    """Return the public names that a module itself makes at its top."""
+    names: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("api", HANDLERS)
+def test_handler_has_no_public_name_that_nobody_reads(api: ApiKey) -> None:
+    names = public_names(inspect.getsource(cast(ModuleType, HANDLERS[api])))
+    assert names - ROUTED_NAMES == OTHER_NAMES.get(api, set())
+
+
+def test_misspelt_names_of_a_handler_are_noticed() -> None:
+    source = "CORDINATED_BY = GROUPS\nPEER_ONLY: bool = True\ndef authorise(): ...\ndef refused(): ...\nAPI = 1\n"
+    assert public_names(source) - ROUTED_NAMES == {"CORDINATED_BY", "PEER_ONLY", "authorise", "refused"}
