@@ -22,7 +22,10 @@ MAX_VERSION = 1
 
 
 def handle(broker: Broker, request: ClientRequest[AlterPartitionReassignmentsRequest]) -> Outcome:
-    """Begin or cancel reassignments; 39 for impossible replicas, 85 where there is nothing to cancel."""
+    """Begin or cancel reassignments.
+
+    INVALID_REPLICA_ASSIGNMENT for impossible replicas, NO_REASSIGNMENT_IN_PROGRESS where there is nothing to cancel.
+    """
     return broker.standing.forward(request.body, lambda answer: _finish(request, answer))
 
 

@@ -1,4 +1,6 @@
-"""ElectLeaders (43): the controller answers; a broker alone leads all partitions already, 84 for those that are named.
+"""ElectLeaders (43): the controller answers.
+
+A broker alone leads all partitions already: ELECTION_NOT_NEEDED for those that are named.
 
 Where no partitions are named, those that need no election are left out of the answer, as Kafka does.
 """

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member is alive; 27 asks it to join again."""
+"""Heartbeat (12): a member is alive; REBALANCE_IN_PROGRESS asks it to join again."""
 
 from __future__ import annotations
 

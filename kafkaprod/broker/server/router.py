@@ -142,7 +142,7 @@ def refuse(request: ClientRequest[Any], error_code: int) -> Response:
 
 
 def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> Outcome:
-    """Run a handler; an exception that it does not handle is answered with -1.
+    """Run a handler; an exception that it does not handle is answered with UNKNOWN_SERVER_ERROR.
 
     Raises:
         CloseConnectionError: The handler wants the connection closed.
