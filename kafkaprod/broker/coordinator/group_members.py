@@ -88,7 +88,7 @@ class GroupMembers:
             self.leader_id = member.member_id
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member's place to its new self; calls of the old one are answered with 82."""
+        """Give a static member's place to its new self; calls of the old one get FENCED_INSTANCE_ID."""
         member = self.by_id.pop(old_id)
         member.answer_join(JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_id))
         member.answer_sync(SyncResult(ErrorCode.FENCED_INSTANCE_ID))
