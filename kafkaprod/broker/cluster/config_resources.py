@@ -6,9 +6,8 @@ client metrics. Used on the control thread.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, topic_options
@@ -24,9 +23,9 @@ from kafkaprod.broker.cluster.topic_options import (
     DYNAMIC_DEFAULT_SOURCE,
     TOPIC_SOURCE,
 )
-from kafkaprod.broker.cluster.topics import Changes, Topic, refuse_internal
+from kafkaprod.broker.cluster.topics import Topic, refuse_internal
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.errors import BrokerError, ConfigError
+from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 TOPIC: Final = 2
@@ -37,24 +36,6 @@ GROUP: Final = 32
 
 _METRICS_SOURCE = 7
 _GROUP_SOURCE = 8
-
-
-class NamedResource(Protocol):
-    """A resource in a request."""
-
-    resource_type: int
-    resource_name: str
-
-
-class AnsweredResource(Protocol):
-    """Its place in the response."""
-
-    error_code: int
-    error_message: str | None
-
-
-R = TypeVar("R", bound=NamedResource)
-A = TypeVar("A", bound=AnsweredResource)
 
 
 class _Stored(NamedTuple):
@@ -107,33 +88,6 @@ class Entry(NamedTuple):
     kind: int
     is_read_only: bool
     synonyms: list[tuple[str, str, int]]
-
-
-def alter_each(
-    resources: Sequence[R], answer_to: Callable[[R, int], A], alter: Callable[[R], None]
-) -> Changes[list[A]]:
-    """Alter each resource as a whole, or not at all; return the answers.
-
-    Args:
-        resources: The resources of a request; each that is named twice is refused.
-        answer_to: Makes the answer for a resource and an error code.
-        alter: Alters one resource, or raises BrokerError.
-    """
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    answers = []
-    for resource in resources:
-        answer = answer_to(resource, ErrorCode.NONE)
-        try:
-            if counts[(resource.resource_type, resource.resource_name)] > 1:
-                raise RequestRefusedError(
-                    ErrorCode.INVALID_REQUEST, f"{resource.resource_name} is in the request twice."
-                )
-            alter(resource)
-        except BrokerError as error:
-            answer.error_code, answer.error_message = error.code, str(error)
-        answers.append(answer)
-        yield
-    return answers
 
 
 def set_values(broker: Broker, kind: int, name: str) -> dict[str, str]:

@@ -6,19 +6,13 @@ from functools import partial
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster import acls, config_resources
 from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.handlers.altered_options import alter_each
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from kafkaprod.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 
 API = ApiKey.ALTER_CONFIGS
 LANE = Lane.CONTROL
@@ -28,22 +22,7 @@ authorize = rule_of_options(acls.ALTER_CONFIGS, "responses")
 
 def handle(broker: Broker, request: ClientRequest[AlterConfigsRequest]) -> Outcome:
     """Change each resource as a whole, or not at all."""
-    return run_in_control_steps(broker, _alter_all(broker, request.body), partial(refuse, request))
-
-
-def _alter_all(broker: Broker, body: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
-    answers = yield from each_short(
-        config_resources.alter_each(
-            body.resources, _response, lambda resource: _alter(broker, resource, validate_only=body.validate_only)
-        )
-    )
-    return AlterConfigsResponse(responses=answers)
-
-
-def _response(resource: AlterConfigsResource, error_code: int) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=error_code, resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
+    return alter_each(broker, request, partial(_alter, broker, validate_only=request.body.validate_only))
 
 
 def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: bool) -> None:

@@ -2,7 +2,7 @@
 
 test_admin.py           alter_partition_reassignments alter_replica_log_dirs describe_log_dirs describe_quorum
 test_admin.py           describe_topic_partitions elect_leaders list_partition_reassignments
-test_configs.py         alter_configs describe_configs incremental_alter_configs list_config_resources
+test_configs.py         alter_configs altered_options describe_configs incremental_alter_configs list_config_resources
 test_consumer_groups.py consumer_group_describe consumer_group_heartbeat offset_delete
 test_fetch_of_many.py   fetch_reading fetch_waiting
 test_groups.py          delete_groups describe_groups heartbeat join_group leave_group list_groups sync_group
