@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,11 @@ def create_topics(broker: Broker, body: CreateTopicsRequest) -> Outcome:
     passed = []
     for wanted in body.topics:
         try:
-            if counts[wanted.name] > 1:
-                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            refuse_repeated(wanted.name, counts)
             results[wanted.name] = check_topic(broker, wanted)
             passed.append(wanted)
         except BrokerError as error:
-            results[wanted.name] = CreatableTopicResult(
-                name=wanted.name, error_code=error.code, error_message=str(error)
-            )
+            results[wanted.name] = failed_topic(wanted.name, error)
 
     def finish(response: Response | None) -> CreateTopicsResponse:
         made = response.topics if isinstance(response, CreateTopicsResponse) else []
@@ -72,8 +70,7 @@ def create_partitions(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
     passed = []
     for wanted in body.topics:
         try:
-            if counts[wanted.name] > 1:
-                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            refuse_repeated(wanted.name, counts)
             refuse_internal(wanted.name)
             check_count(wanted.count)
             passed.append(wanted)
@@ -83,9 +80,7 @@ def create_partitions(broker: Broker, body: CreatePartitionsRequest) -> Outcome:
                 error_message="The controller does not answer.",
             )
         except BrokerError as error:
-            results[wanted.name] = CreatePartitionsTopicResult(
-                name=wanted.name, error_code=error.code, error_message=str(error)
-            )
+            results[wanted.name] = failed_growth(wanted.name, error)
 
     def finish(response: Response | None) -> CreatePartitionsResponse:
         made = response.results if isinstance(response, CreatePartitionsResponse) else []
@@ -112,6 +107,22 @@ def _are_visible(broker: Broker, response: Response | None) -> bool:
     if not isinstance(response, CreateTopicsResponse):
         return True
     return all(topic.error_code or broker.topics.get(topic.name) is not None for topic in response.topics)
+
+
+def refuse_repeated(name: str, counts: Mapping[str, int]) -> None:
+    """Raise RequestRefusedError INVALID_REQUEST if the request names the topic more than once."""
+    if counts[name] > 1:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request twice.")
+
+
+def failed_topic(name: str, error: BrokerError) -> CreatableTopicResult:
+    """Return the answer for a topic that cannot be made."""
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
+
+
+def failed_growth(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
+    """Return the answer for a topic that gets no more partitions."""
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
 def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:

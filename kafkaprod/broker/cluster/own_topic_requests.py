@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, each_short, run_in_control_steps
-from kafkaprod.broker.cluster.forwarded_topics import check_topic
+from kafkaprod.broker.cluster.forwarded_topics import check_topic, failed_growth, failed_topic, refuse_repeated
 from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.cluster.topics import refuse_internal
 from kafkaprod.errors import BrokerError
-from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,13 +42,12 @@ def _create_all(broker: Broker, topics: OwnTopics, body: CreateTopicsRequest) ->
     results = []
     for wanted in body.topics:
         try:
-            if counts[wanted.name] > 1:
-                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{wanted.name}' is in the request twice.")
+            refuse_repeated(wanted.name, counts)
             result = check_topic(broker, wanted)
             topics.begin(wanted, validate_only=body.validate_only)
             results.append(result)
         except BrokerError as error:
-            results.append(_failed(wanted.name, error))
+            results.append(failed_topic(wanted.name, error))
         yield Pause.SHORT
     if not body.validate_only:
         yield from _make_all(topics, results)
@@ -70,7 +67,7 @@ def _make_all(topics: OwnTopics, results: list[CreatableTopicResult]) -> Steps[N
             topic = yield from each_short(topics.making(name))
             results[place].topic_id = topic.topic_id
         except BrokerError as error:
-            results[place] = _failed(name, error)
+            results[place] = failed_topic(name, error)
 
 
 def _sync(topics: OwnTopics) -> BrokerError | None:
@@ -81,18 +78,15 @@ def _sync(topics: OwnTopics) -> BrokerError | None:
     return None
 
 
-def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
-
-
 def _grow_all(topics: OwnTopics, body: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
+    counts = Counter(wanted.name for wanted in body.topics)
     results = []
     for wanted in body.topics:
         try:
+            refuse_repeated(wanted.name, counts)
             refuse_internal(wanted.name)
             yield from each_short(topics.adding_partitions(wanted, validate_only=body.validate_only))
             results.append(CreatePartitionsTopicResult(name=wanted.name))
         except BrokerError as error:
-            code = error.code
-            results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=str(error)))
+            results.append(failed_growth(wanted.name, error))
     return CreatePartitionsResponse(results=results)

@@ -229,6 +229,14 @@ def test_partitions_are_added(box: BrokerWithoutSockets) -> None:
     assert len(metadata(box, [TOPIC]).topics[0].partitions) == 4
 
 
+def test_topic_named_twice_gets_no_partitions(box: BrokerWithoutSockets) -> None:
+    before = len(metadata(box, [TOPIC]).topics[0].partitions)
+    wanted = [CreatePartitionsTopic(name=TOPIC, count=count) for count in (before + 1, before + 2)]
+    answer = box.ask(CreatePartitionsRequest(topics=wanted), CreatePartitionsResponse, 3)
+    assert [entry.error_code for entry in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert len(metadata(box, [TOPIC]).topics[0].partitions) == before
+
+
 def test_records_are_deleted_up_to_an_offset(box: BrokerWithoutSockets) -> None:
     for _ in range(3):
         produce(box, make_batch())
