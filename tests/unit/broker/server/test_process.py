@@ -41,19 +41,15 @@ for _ in range(100):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
-COLLECT_TWICE = """
-import gc, time
+COLLECT_MANY = """
+import gc
 from kafkaprod.broker.server.process import keep_collections_short
 
 keep_collections_short()
 partitions = [[{}] for _ in range(1_000_000)]
-for _ in range(2):
-    began_s = time.thread_time()
-    gc.collect()
-    used_s = time.thread_time() - began_s
-print(round(used_s * 1000))
+gc.collect()
+print(gc.get_freeze_count())
 """
-
 
 ROOM_FOR_DESCRIPTORS = """
 from kafkaprod.broker.server.process import grow_descriptor_table
@@ -114,8 +110,9 @@ def test_memory_of_one_request_is_kept_for_the_next() -> None:
 
 
 def test_what_a_long_collection_left_is_not_looked_at_again() -> None:
-    used_ms = int(subprocess.run([sys.executable, "-c", COLLECT_TWICE], stdout=subprocess.PIPE, check=True).stdout)
-    assert used_ms < 20, "two million objects take ten times as long"
+    command = [sys.executable, "-c", COLLECT_MANY]
+    left_out = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60).stdout)
+    assert left_out > 500_000, "the last collection is short if an earlier one left most of the million lists out"
 
 
 def kept_mib(how: str) -> int:
