@@ -16,7 +16,7 @@ consumer_group_config    the options of groups of the consumer protocol, and the
 member_timers            when members of a consumer group are late: with a sign of life, or a step of a rebalance
 regex_subscriptions      the topics that the regular expressions of a consumer group match
 saved_groups             the classic groups in a coordinator's log
-topic_regex              regular expressions of clients over names, matched in linear time
+topic_regex              regular expressions of clients over names, by RE2
 transaction_coordinator  all transactional ids of the broker
 markers                  writes transaction markers into the partitions of this broker
 coordinators             the two coordinators, as a handler's module names the one that its API belongs to

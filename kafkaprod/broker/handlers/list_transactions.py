@@ -40,7 +40,7 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
     matches = None
     if body.transactional_id_pattern:
         try:
-            matches = TopicRegex(body.transactional_id_pattern, frozenset("".join(states))).matches
+            matches = TopicRegex(body.transactional_id_pattern).matches
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     return ListTransactionsResponse(

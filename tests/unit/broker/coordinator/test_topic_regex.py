@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 
-ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\W", "_", "^", "$", ""])
+ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\W", r"\b", "_", "^", "$", ""])
 patterns = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
@@ -37,7 +40,7 @@ def test_patterns_that_stop_other_engines_end_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(", "a{2", "[", "*", r"(a)\1", "(?=a)", "(?!a)", r"\ba", "(?i:a)b", "(" * 5000, "(a{1000}){1000}"]
+    "pattern", ["(", "a{2", "[", "*", r"(a)\1", "(?=a)", "(?!a)", "(" * 5000, "(a{1000}){1000}", "\ud800"]
 )
 def test_what_is_not_supported_is_refused_by_name(pattern: str) -> None:
     if pattern == "a{2":  # a literal, for Python and RE2
@@ -45,3 +48,17 @@ def test_what_is_not_supported_is_refused_by_name(pattern: str) -> None:
         return
     with pytest.raises(ValueError, match=r"regular expression|not supported"):
         TopicRegex(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(){4000000000}", "(.{0,500}){2}x", ".*" * 10_000, "a" * 30_000, "(((a*)*)*)*b"])
+def test_no_pattern_takes_long(pattern: str) -> None:
+    began_s = time.thread_time()
+    with contextlib.suppress(ValueError):
+        TopicRegex(pattern).matches("a" * 249)
+    assert time.thread_time() - began_s < 0.5
+
+
+def test_without_the_package_every_pattern_is_refused_and_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(ValueError, match=r"google-re2.*pip install 'kafkaprod\[regex\]'"):
+        TopicRegex("a.*")
