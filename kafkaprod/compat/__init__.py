@@ -7,4 +7,5 @@ aiokafka         from kafkaprod.compat.aiokafka import AIOKafkaProducer
 confluent_kafka  from kafkaprod.compat.confluent_kafka import Producer
 kafka_python     from kafkaprod.compat.kafka_python import KafkaProducer
 originals        attributes that the original package has and a producer does not need
+translation      what kafka-python and aiokafka do alike: errors become the original's
 """

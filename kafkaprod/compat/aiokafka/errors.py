@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaprod import errors as ours
+from kafkaprod.compat import translation
 
 
 class KafkaError(RuntimeError):
@@ -156,8 +157,8 @@ def for_code(code: int) -> type[BrokerResponseError]:
     return kafka_errors.get(code, kafka_errors[-1])
 
 
-_OURS: Final[tuple[tuple[type[BaseException], type[Exception]], ...]] = (
-    (ours.ProducerFencedError, ProducerFenced),
+_FENCED: Final = ((ours.ProducerFencedError, ProducerFenced),)
+_OURS: Final[translation.Kinds] = (
     (ours.RecordTooLargeError, kafka_errors[10]),
     (ours.ConfigError, KafkaConfigurationError),
     (ours.ArgumentTypeError, TypeError),
@@ -171,28 +172,10 @@ _OURS: Final[tuple[tuple[type[BaseException], type[Exception]], ...]] = (
     (ours.IllegalStateError, IllegalOperation),
     (ours.ForkedProducerError, IllegalOperation),
     (TimeoutError, KafkaTimeoutError),
+    (Exception, KafkaError),
 )
 
 
 def translate(error: BaseException) -> BaseException:
     """Return what aiokafka raises where kafkaprod raises `error`, which becomes its cause."""
-    if not isinstance(error, ours.KafkaError | TimeoutError):
-        return error
-    if isinstance(error, ours.SerializationError) and error.__cause__ is not None:
-        return error.__cause__  # a serializer's own error comes out as it is
-    if isinstance(error, ours.DeliveryFailedError) and isinstance(error.__cause__, ours.KafkaError):
-        return translate(error.__cause__)
-    made = _translated(error)
-    made.__cause__ = error
-    return made
-
-
-def _translated(error: Exception) -> Exception:
-    if not isinstance(error, ours.ProducerFencedError):
-        code = ours.broker_code(error)
-        if code is not None:
-            return for_code(code)(str(error))
-    for kind, theirs in _OURS:
-        if isinstance(error, kind):
-            return theirs(str(error))
-    return KafkaError(str(error))
+    return translation.translate(error, _FENCED, for_code, _OURS)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.compat.aiokafka.errors import KafkaConfigurationError
+from kafkaprod.compat.translation import servers_once
 from kafkaprod.compression import CODEC_IDS
 
 MISSING: Final = object()  # acks: 1 without idempotence, -1 with
@@ -65,7 +66,7 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["security_protocol"] in ("SSL", "SASL_SSL") and given["ssl_context"] is None:
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
     options = {name: given[theirs] for theirs, name in _PLAIN.items() if given[theirs] is not None}
-    options["bootstrap_servers"] = _servers(given["bootstrap_servers"])
+    options["bootstrap_servers"] = servers_once(given["bootstrap_servers"])
     options["enable_idempotence"] = is_idempotent
     options["acks"] = (-1 if is_idempotent else 1) if acks is MISSING else acks
     if given["transactional_id"] is not None:
@@ -89,9 +90,3 @@ def _set_limits(options: dict[str, Any]) -> None:
     options["retry_backoff_max_ms"] = max(options["retry_backoff_ms"], 1000)
     options["delivery_timeout_ms"] = max(120_000, request_ms + int(options["linger_ms"]))
     options["linger_ms"] = int(options["linger_ms"])
-
-
-def _servers(servers: Any) -> list[str]:
-    """Each address once: text with commas, or a list."""
-    items = servers.split(",") if isinstance(servers, str) else list(servers)
-    return list(dict.fromkeys(item.strip() if isinstance(item, str) else item for item in items))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaprod import errors as ours
+from kafkaprod.compat import translation
 
 
 class KafkaError(Exception):
@@ -169,31 +170,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
     return known or type("UnrecognizedBrokerError", (kafka_errors[-1],), {"errno": code, "__module__": __name__})
 
 
-def translate(error: BaseException) -> BaseException:
-    """Return what kafka-python raises where kafkaprod raises `error`, which becomes its cause."""
-    if not isinstance(error, ours.KafkaError):
-        return KafkaTimeoutError(str(error)) if isinstance(error, TimeoutError) else error
-    if isinstance(error, ours.SerializationError) and error.__cause__ is not None:
-        return error.__cause__  # a serializer's own error comes out as it is
-    if isinstance(error, ours.DeliveryFailedError) and isinstance(error.__cause__, ours.KafkaError):
-        return translate(error.__cause__)
-    made = _translated(error)
-    made.__cause__ = error
-    return made
-
-
-def _translated(error: ours.KafkaError) -> Exception:
-    text = str(error)
-    code = ours.broker_code(error)
-    if code is not None:
-        return for_code(code)(text)
-    for kind, theirs in _OURS:
-        if isinstance(error, kind):
-            return theirs(text)
-    return KafkaError(text)
-
-
-_OURS: Final[tuple[tuple[type[ours.KafkaError], type[Exception]], ...]] = (
+_OURS: Final[translation.Kinds] = (
     (ours.RecordTooLargeError, kafka_errors[10]),
     (ours.ConfigError, KafkaConfigurationError),
     (ours.ArgumentTypeError, TypeError),
@@ -216,4 +193,11 @@ _OURS: Final[tuple[tuple[type[ours.KafkaError], type[Exception]], ...]] = (
     (ours.ProducerClosedError, IllegalStateError),
     (ours.ForkedProducerError, IllegalStateError),
     (ours.IllegalStateError, IllegalStateError),
+    (TimeoutError, KafkaTimeoutError),
+    (Exception, KafkaError),
 )
+
+
+def translate(error: BaseException) -> BaseException:
+    """Return what kafka-python raises where kafkaprod raises `error`, which becomes its cause."""
+    return translation.translate(error, (), for_code, _OURS)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkaprod.compat.kafka_python.errors import KafkaConfigurationError
+from kafkaprod.compat.translation import servers_once
 
 _NODELAY: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
 _FOREVER: Final = 2**31 - 1  # retries without end
@@ -144,17 +145,11 @@ def engine_options(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[s
     if proxy:
         options.setdefault("proxy_url", proxy)
     options |= {name: known[name] for name in ("client_id", "linger_ms")}
-    options["bootstrap_servers"] = _servers(known["bootstrap_servers"])
+    options["bootstrap_servers"] = servers_once(known["bootstrap_servers"])
     if options.get("retries") == math.inf:
         options["retries"] = _FOREVER
     _raise_limits(options)
     return options
-
-
-def _servers(servers: Any) -> list[str]:
-    """Each address once, as kafka-python takes them: text with commas, or a list."""
-    items = servers.split(",") if isinstance(servers, str) else list(servers)
-    return list(dict.fromkeys(item.strip() if isinstance(item, str) else item for item in items))
 
 
 def _raise_limits(options: dict[str, Any]) -> None:
