@@ -122,11 +122,7 @@ ITEM_RIGHTS: Final[Mapping[ApiKey, ItemRight]] = {
     ApiKey.DELETE_RECORDS: ItemRight(acls.DELETE, TOPIC, "topics", "topics", "name"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "topic"),
     ApiKey.CREATE_PARTITIONS: ItemRight(acls.ALTER, TOPIC, "topics", "results", "name"),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "name"),
     ApiKey.DESCRIBE_PRODUCERS: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),
-    ApiKey.DESCRIBE_TRANSACTIONS: ItemRight(
-        acls.DESCRIBE, TRANSACTIONAL_ID, "transactional_ids", "transaction_states", ""
-    ),
 }
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,9 +39,12 @@ def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Outco
 
 
 def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Steps[DeleteTopicsResponse]:
-    results = []
-    for wanted in _wanted(request):
-        results.append((yield from _delete(broker, wanted)))
+    every = _wanted(request)
+    results = list(_check(every))
+    refused = {(result.name, result.topic_id) for result in results}
+    for wanted in every:
+        if (wanted.name, wanted.topic_id) not in refused:
+            results.append((yield from _delete(broker, wanted)))
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     try:
         if deleted:
@@ -58,6 +63,21 @@ def refuse(request: ClientRequest[DeleteTopicsRequest], error_code: int) -> Dele
             for wanted in _wanted(request)
         ]
     )
+
+
+def _check(wanted: Sequence[DeleteTopicState]) -> Iterator[DeletableTopicResult]:
+    """Yield a refusal for each topic that the request names not once, by name or by id: it deletes none of these."""
+    counts = Counter((topic.name, topic.topic_id) for topic in wanted)
+    for (name, topic_id), count in counts.items():
+        if (name is None) == (topic_id is None):
+            text = "A topic is named by its name or by its id, and not by both."
+        elif count > 1:
+            text = "The request names the topic more than once."
+        else:
+            continue
+        yield DeletableTopicResult(
+            name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=text
+        )
 
 
 def _wanted(request: ClientRequest[DeleteTopicsRequest]) -> list[DeleteTopicState]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.authorized_operations import TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
@@ -16,6 +21,7 @@ from kafkaprod.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from kafkaprod.protocol.schema import Response
 
@@ -23,6 +29,7 @@ API = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 LANE = Lane.CONTROL
 MAX_VERSION = 0
 
+_RIGHT: Final = ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "name")
 MAX_PARTITIONS_OF_PAGE = 2_000  # max.request.partition.size.limit
 
 
@@ -54,6 +61,16 @@ def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest
             response.next_cursor = Cursor(topic_name=name, partition_index=first + count)
             break
     return response
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the topics; all of them means those that may be described."""
+    if authorizer.request.body.topics:
+        return authorizer.split(call, deny, _RIGHT)
+    names = [topic.name for topic in authorizer.broker.topics.all() if authorizer.may(acls.DESCRIBE, TOPIC, topic.name)]
+    if not names:
+        return DescribeTopicPartitionsResponse()
+    return call(authorizer.with_changes(topics=[TopicRequest(name=name) for name in names]))
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:

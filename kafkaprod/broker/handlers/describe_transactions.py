@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from kafkaprod.broker.calls.request import ClientRequest, Lane
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import Transaction
@@ -20,6 +25,8 @@ LANE = Lane.CONTROL
 MAX_VERSION = 0
 COORDINATED_BY = TRANSACTIONS
 
+_RIGHT: Final = ItemRight(acls.DESCRIBE, TRANSACTIONAL_ID, "transactional_ids", "transaction_states", "")
+
 
 def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """Look each id up: TRANSACTIONAL_ID_NOT_FOUND for one that is not known, INVALID_REQUEST for an empty one."""
@@ -27,6 +34,14 @@ def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) 
     return DescribeTransactionsResponse(
         transaction_states=[_describe(key, states.get(key)) for key in dict.fromkeys(request.body.transactional_ids)]
     )
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the ids, then leave out the topics that may not be described."""
+    response: Any = authorizer.split(call, deny, _RIGHT)
+    for state in response.transaction_states:
+        state.topics = [topic for topic in state.topics if authorizer.may(acls.DESCRIBE, TOPIC, topic.topic)]
+    return response
 
 
 def _describe(transactional_id: str, transaction: Transaction | None) -> TransactionState:

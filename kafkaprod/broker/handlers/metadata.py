@@ -44,6 +44,8 @@ _FIRST_VERSION_WITHOUT_NAMES = 12
 def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataResponse:
     """Describe the cluster and the topics; unknown and badly named ones have an error."""
     body = request.body
+    if _has_early_ids(request):
+        return refuse(request, ErrorCode.INVALID_REQUEST)
     if body.topics is None or (request.version == 0 and not body.topics):
         topics = [_describe(broker, topic) for topic in broker.topics.all()]
     else:
@@ -51,7 +53,7 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
         created: list[str] = []
         topics = [
             _find_id(broker, wanted, request.version)
-            if wanted.name is None
+            if wanted.topic_id is not None or wanted.name is None
             else _find_name(broker, wanted.name, may_create=may_create, created=created)
             for wanted in _distinct(body.topics)
         ]
@@ -78,6 +80,13 @@ def refuse(request: ClientRequest[MetadataRequest], error_code: int) -> Metadata
             for topic in request.body.topics or []
         ]
     )
+
+
+def _has_early_ids(request: ClientRequest[MetadataRequest]) -> bool:
+    """Whether a topic is named by its id in a version that only answers ids; in later ones an id counts, not a name."""
+    if request.version >= _FIRST_VERSION_WITHOUT_NAMES:
+        return False
+    return any(topic.topic_id is not None or topic.name is None for topic in request.body.topics or ())
 
 
 def _distinct(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -146,13 +155,14 @@ def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
         response.topics = [topic for topic in response.topics if authorizer.may(acls.DESCRIBE, TOPIC, topic.name)]
         show_authorized_operations(authorizer, response)
         return response
+    if _has_early_ids(authorizer.request):
+        return call(authorizer.request)
     allowed, denied = [], []
     for topic in body.topics:
-        known = None if topic.topic_id is None else authorizer.broker.topics.by_id(topic.topic_id)
-        name = topic.name if known is None else known.name
+        name = authorizer.broker.topics.name_of(topic.name, topic.topic_id)
         if name is None or (authorizer.may(acls.DESCRIBE, TOPIC, name) and _may_create(authorizer, name)):
             allowed.append(topic)
-        elif topic.name is None:  # whoever may not describe it does not learn that the id exists
+        elif topic.topic_id is not None:  # whoever may not describe it does not learn that the id exists
             denied.append(MetadataResponseTopic(topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             denied.append(MetadataResponseTopic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -169,27 +169,35 @@ def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
         if not authorizer.may(acls.DESCRIBE, GROUP, authorizer.request.body.group_id):
             return deny(authorizer.request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         response: Any = call(authorizer.request)
-        _hide_offsets(authorizer, response, authorizer.request.body)
+        _hide_offsets(authorizer, response, _named(authorizer, authorizer.request.body.topics))
         return response
     right = ItemRight(acls.DESCRIBE, GROUP, "groups", "groups", "group_id")
     response = authorizer.split(call, deny, right)
-    asked = {group.group_id: group for group in authorizer.request.body.groups}
+    named: dict[str, set[str]] = {}
+    for group in authorizer.request.body.groups:
+        named.setdefault(group.group_id, set()).update(_named(authorizer, group.topics))
     for group in response.groups:
-        _hide_offsets(authorizer, group, asked[group.group_id])
+        _hide_offsets(authorizer, group, named[group.group_id])
     return response
 
 
-def _hide_offsets(authorizer: Authorizer, answer: Any, asked: Any) -> None:
+def _named(authorizer: Authorizer, topics: Iterable[Any] | None) -> set[str]:
+    """Return the names of the topics that a request names, by name or by id."""
+    names = [authorizer.broker.topics.name_of(topic.name, getattr(topic, "topic_id", None)) for topic in topics or ()]
+    return {name for name in names if name is not None}
+
+
+def _hide_offsets(authorizer: Authorizer, answer: Any, named: Collection[str]) -> None:
     """Replace the offsets of topics that may not be described by TOPIC_AUTHORIZATION_FAILED.
 
-    An answer with all topics leaves them out.
+    Those that the request does not name, since it wants all topics, are left out.
     """
     topics = []
     for topic in answer.topics:
         name = authorizer.broker.topics.name_of(topic.name, getattr(topic, "topic_id", None))
         if name is None or authorizer.may(acls.DESCRIBE, TOPIC, name):
             topics.append(topic)
-        elif asked.topics is not None:
+        elif name in named:
             topics.append(_hidden(topic))
     answer.topics = topics
 
