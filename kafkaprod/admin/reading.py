@@ -9,7 +9,7 @@ from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import READ_UNCOMMITTED, find_topic, first
 from kafkaprod.compression import decompress
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import CorruptDataError, KafkaError
 from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
 
@@ -71,12 +71,27 @@ class PartitionReader:
         return batch.base_offset not in self._hidden
 
     def batches(self, start: int, end: int) -> Iterator[RecordBatchReader]:
-        """Yield the batches with offsets from `start` up to, not including, `end`, control batches too."""
+        """Yield the batches with offsets from `start` up to, not including, `end`, control batches too.
+
+        Raises:
+            BrokerError: As `fetch`.
+            CorruptDataError: As `fetch`; or many answers in a row do not advance, as if the log had lost its end.
+        """
+        idle = 0
         while start < end:
+            before = start
             for batch in self.fetch(start):
-                if batch.base_offset < end:
+                if batch.base_offset < end and batch.last_offset >= before:
                     yield batch
                 start = max(start, batch.last_offset + 1)
+            idle = 0 if start > before else idle + 1
+            if idle == MAX_REFUSALS:
+                raise CorruptDataError(
+                    f"{self._topic}-{self._partition}: {idle} answers had no record at offset {start} or later, and "
+                    f"offsets up to {end} are expected; the broker's high watermark is {self.end_offset}"
+                )
+            if idle:
+                self._client.wait(RETRY_MS)
 
     def records(self, start: int, end: int) -> Iterator[Record]:
         """Yield the records with offsets from `start` up to, not including, `end`."""

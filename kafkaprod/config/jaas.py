@@ -31,7 +31,7 @@ _AWS_SETTINGS: Final = {
     "awsStsRegion": "sasl_aws_region",
 }
 _EXTENSION: Final = "extension_"
-_ENTRY = re.compile(r"""\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(.*?)\s*;\s*""", re.DOTALL)
+_HEAD = re.compile(r"([\w.$]+)\s+(?:required|requisite|sufficient|optional)(?=[\s;]|$)")
 _ASSIGNMENT = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -43,10 +43,11 @@ def parse_jaas(value: object) -> dict[str, object]:
         ConfigError: It is malformed, or of a login module that has no equivalent; the entry is not shown.
     """
     text = value.reveal() if isinstance(value, Secret) else value
-    entry = _ENTRY.fullmatch(text) if isinstance(text, str) else None
-    if entry is None:
+    entry = text.strip() if isinstance(text, str) else ""
+    head = _HEAD.match(entry)
+    if head is None or not entry.endswith(";"):
         raise ConfigError('sasl.jaas.config is not of the form `module required username="..." password="...";`')
-    module, assignments = entry.groups()
+    module, assignments = head[1], entry[head.end() : -1].strip()
     if module == _OAUTH_MODULE:
         return _oauth_options(_parse_assignments(assignments))
     if module == _AWS_MODULE:

@@ -28,9 +28,10 @@ _GRANT_OF_CLASS: Final[dict[object, str]] = {
 
 def _grant_of_class(value: object) -> object:
     """Translate Java's `sasl.oauthbearer.jwt.retriever.class`."""
-    if value not in _GRANT_OF_CLASS:
+    grant = _GRANT_OF_CLASS.get(value) if isinstance(value, str) else None
+    if grant is None:
         raise ValueError(value)
-    return _GRANT_OF_CLASS[value]
+    return grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)

@@ -16,6 +16,7 @@ from kafkaprod.errors import AuthenticationError
 
 MAX_TOKEN_MESSAGE_BYTES: Final = 64 << 10
 _REFUSAL: Final = b'{"status":"invalid_token"}'
+_LAST_S: Final = 253_402_300_799  # the end of the year 9999: what a clock can show
 _PREFIX: Final = "auth=Bearer "
 
 
@@ -53,7 +54,9 @@ class BearerExchange:
             raise AuthenticationError("malformed OAUTHBEARER message")
         claims = _claims(token)
         user, end = claims.get("sub"), claims.get("exp")
-        if not isinstance(user, str) or not user or not isinstance(end, int | float) or end <= self._now_s():
+        if not isinstance(end, int | float) or not self._now_s() < end <= _LAST_S:  # nor NaN
+            end = None
+        if not isinstance(user, str) or not user or end is None:
             self._was_refused = True
             return _REFUSAL
         self.user, self.ends_at_s = user, float(end)

@@ -16,7 +16,7 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, Heartbeat
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
-from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult, SyncAttempt, SyncResult
+from kafkaprod.broker.coordinator.member import MAX_ID_CHARS, JoinAttempt, JoinResult, SyncAttempt, SyncResult
 from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.storage.format.internal_records import KeyValue
@@ -272,6 +272,8 @@ def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
         problem = "InstanceId can't be empty."
     elif beat.rack_id == "":
         problem = "RackId can't be empty."
+    elif (longest := max(map(len, (beat.member_id, beat.instance_id or "", beat.rack_id or "")))) > MAX_ID_CHARS:
+        problem = f"An id of {longest} characters is longer than {MAX_ID_CHARS}."
     elif beat.member_epoch < STATIC_LEAVE_EPOCH:
         problem = "MemberEpoch is invalid."
     elif not beat.member_id and (has_own_id or beat.member_epoch != JOIN_EPOCH):

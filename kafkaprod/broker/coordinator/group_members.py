@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkaprod.broker.coordinator.member import (
+    MAX_ID_CHARS,
     GroupConfig,
     JoinAttempt,
     JoinedMember,
@@ -52,7 +53,10 @@ class GroupMembers:
         is_same_type = not self.by_id or attempt.protocol_type == protocol_type
         if not attempt.protocol_type or not is_same_type or not self._share_protocol(attempt):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if sum(map(len, attempt.protocols.values())) > limits.max_metadata_bytes:
+        if len(attempt.instance_id or "") > MAX_ID_CHARS:
+            return ErrorCode.INVALID_REQUEST
+        most_bytes = limits.max_metadata_bytes
+        if max(sum(map(len, attempt.protocols)), sum(map(len, attempt.protocols.values()))) > most_bytes:
             return ErrorCode.INVALID_REQUEST
         is_known = attempt.member_id in self.by_id or (attempt.instance_id or "") in self.static_ids
         if not is_known and len(self.by_id) >= limits.max_size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -27,6 +27,10 @@ class GroupConfig(NamedTuple):
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 10_000
     max_metadata_bytes: int = 1024 * 1024
+
+
+MAX_ID_CHARS: Final = 1_024
+"""What a group keeps of each id that a client chooses; clients take UUIDs, or names."""
 
 
 class JoinAttempt(NamedTuple):

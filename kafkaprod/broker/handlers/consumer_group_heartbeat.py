@@ -18,6 +18,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
@@ -63,7 +64,7 @@ def _heartbeat(broker: Broker, request: ClientRequest[ConsumerGroupHeartbeatRequ
         group_id=body.group_id,
         member_id=body.member_id,
         member_epoch=body.member_epoch,
-        client_id=request.client_id,
+        client_id=request.client_id[:MAX_ID_CHARS],
         client_host=f"/{request.client_host}",
         instance_id=body.instance_id,
         rack_id=body.rack_id,

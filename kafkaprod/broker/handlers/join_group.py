@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult
+from kafkaprod.broker.coordinator.member import MAX_ID_CHARS, JoinAttempt, JoinResult
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -29,7 +29,7 @@ def handle(broker: Broker, request: ClientRequest[JoinGroupRequest]) -> Deferred
     attempt = JoinAttempt(
         body.member_id,
         body.group_instance_id,
-        request.client_id,
+        request.client_id[:MAX_ID_CHARS],
         request.client_host,
         body.session_timeout_ms,
         body.session_timeout_ms if body.rebalance_timeout_ms < 0 else body.rebalance_timeout_ms,

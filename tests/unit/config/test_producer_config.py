@@ -6,6 +6,7 @@ import re
 import ssl
 import subprocess
 import sys
+import time
 import traceback
 import types
 import typing
@@ -668,6 +669,19 @@ def test_jaas_entry_gives_user_name_and_password(text: str) -> None:
 )
 def test_jaas_entry_with_no_equivalent_is_refused_without_showing_it(text: str) -> None:
     assert CANARY not in refusal(jaas(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["module required" + " " * 100_000, "a." * 50_000, "module required " + "a = b " * 20_000 + '"']
+)
+def test_a_long_jaas_entry_is_refused_at_once(text: str) -> None:
+    began_s = time.thread_time()
+    refusal(jaas(text))
+    assert time.thread_time() - began_s < 1
+
+
+def test_a_retriever_class_that_is_no_text_is_refused() -> None:
+    refusal({"security.protocol": "SASL_SSL", "sasl.oauthbearer.jwt.retriever.class": ["x"]})
 
 
 def test_jaas_entry_conflicts_with_a_user_name() -> None:
