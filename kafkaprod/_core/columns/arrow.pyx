@@ -16,6 +16,7 @@ from kafkaprod._core.columns.arrow_array cimport (
     adopt_array,
     integer_at,
     is_valid,
+    has_items,
     list_range,
     new_owner,
 )
@@ -576,7 +577,7 @@ cdef Headers _headers_of(const ArrowNode *node, OwnedArray owner, Field field):
         raise InvalidRecordError(f"column {field.name!r} has more than {MOST_PAIRS} headers")
     headers._make_rows(node.length, count)
     with nogil:
-        bad = _fill_headers(node, pairs, &keys.c, &values.c, headers._views, headers._offsets)
+        bad = _fill_headers(node, pairs, &keys.c, &values.c, headers._views, headers._offsets, count)
     if bad >= 0:
         raise InvalidRecordError(f"column {field.name!r}: row {bad} has a header that is null, or whose key is")
     headers.c.headers = headers._views
@@ -600,15 +601,15 @@ cdef int64_t _count_pairs(const ArrowNode *node) noexcept nogil:
     for i in range(node.length):
         if is_valid(node, i):
             list_range(node, i, &begin, &end)
-            if end - begin > MOST_PAIRS - count:
+            if not has_items(node, begin, end) or end - begin > MOST_PAIRS - count:
                 return -1
             count += end - begin
     return count
 
 
 cdef int64_t _fill_headers(const ArrowNode *node, const ArrowNode *pairs, const ByteColumn *keys, const ByteColumn *values,
-                           HeaderView *views, int64_t *offsets) noexcept nogil:
-    """Write one view a pair; return the first row with a null pair or key, or -1."""
+                           HeaderView *views, int64_t *offsets, int64_t most) noexcept nogil:
+    """Write one view a pair, at most `most`; return the first row with a null pair or key, or more pairs, or -1."""
     cdef int64_t row
     cdef int64_t i
     cdef int64_t begin
@@ -618,6 +619,8 @@ cdef int64_t _fill_headers(const ArrowNode *node, const ArrowNode *pairs, const 
     for row in range(node.length):
         if is_valid(node, row):
             list_range(node, row, &begin, &end)
+            if not has_items(node, begin, end) or end - begin > most - count:
+                return row      # not as it was counted: another thread has changed the offsets
             for i in range(begin, end):
                 views[count].key = NULL
                 views[count].value = NULL

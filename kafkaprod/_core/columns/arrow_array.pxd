@@ -6,6 +6,7 @@ from kafkaprod._core.columns.arrow_schema cimport (
     FIXED_LIST, INT8, INT16, INT32, INT64, LIST32, LIST64, LIST_VIEW32, MAP, UINT16, UINT32, UINT64, Field, Kind,
 )
 from kafkaprod._core.columns.arrow_structs cimport ArrowArray
+from kafkaprod._core.machine.lock cimport load_i32, load_i64
 
 
 cdef struct ArrowNode:
@@ -86,23 +87,34 @@ cdef inline int64_t integer_at(Kind kind, const char *values, int64_t i) noexcep
     return (<const uint8_t *>values)[i]
 
 
+cdef inline int64_t dictionary_row(const ArrowNode *node, int64_t i) noexcept nogil:
+    """The row of the dictionary that row i names; -1 if its index, which is memory of the caller, has changed."""
+    cdef int64_t row = integer_at(node.index_kind, node.values, node.offset + i)
+    return row if 0 <= row < node.dictionary.length else -1
+
+
+cdef inline bint has_items(const ArrowNode *node, int64_t begin, int64_t end) noexcept nogil:
+    """Whether a range of list_range lies within the items; offsets are memory of the caller, which may change."""
+    return 0 <= begin <= end <= node.children[0].length
+
+
 cdef inline void list_range(const ArrowNode *node, int64_t i, int64_t *begin, int64_t *end) noexcept nogil:
-    """The child rows of list row i."""
+    """The child rows of list row i; each offset is read once."""
     if node.kind == FIXED_LIST:
         begin[0] = (node.offset + i) * node.width
         end[0] = begin[0] + node.width
         return
     i += node.offset
     if node.kind == LIST32 or node.kind == MAP:
-        begin[0] = (<const int32_t *>node.values)[i]
-        end[0] = (<const int32_t *>node.values)[i + 1]
+        begin[0] = load_i32(&(<const int32_t *>node.values)[i])
+        end[0] = load_i32(&(<const int32_t *>node.values)[i + 1])
     elif node.kind == LIST64:
-        begin[0] = (<const int64_t *>node.values)[i]
-        end[0] = (<const int64_t *>node.values)[i + 1]
+        begin[0] = load_i64(&(<const int64_t *>node.values)[i])
+        end[0] = load_i64(&(<const int64_t *>node.values)[i + 1])
     elif node.kind == LIST_VIEW32:
-        begin[0] = (<const int32_t *>node.values)[i]
-        end[0] = begin[0] + (<const int32_t *>node.data)[i]
+        begin[0] = load_i32(&(<const int32_t *>node.values)[i])
+        end[0] = begin[0] + load_i32(&(<const int32_t *>node.data)[i])
     else:
-        begin[0] = (<const int64_t *>node.values)[i]
+        begin[0] = load_i64(&(<const int64_t *>node.values)[i])
         # Unsigned: a hostile size must come out as an end before its begin, not as an overflow.
-        end[0] = <int64_t>(<uint64_t>begin[0] + <uint64_t>(<const int64_t *>node.data)[i])
+        end[0] = <int64_t>(<uint64_t>begin[0] + <uint64_t>load_i64(&(<const int64_t *>node.data)[i]))

@@ -198,13 +198,17 @@ cdef class OwnedArray:
     cdef int _fill_views(self, ArrowNode *node, const ArrowArray *array, str path) except -1:
         """Views are followed by their data buffers and, last, the sizes of those."""
         cdef int64_t i
+        cdef int64_t *sizes
         node.view_buffer_count = array.n_buffers - 3
         if node.view_buffer_count < 0:
             raise InvalidRecordError(f"column {path!r}: a view has {array.n_buffers} buffers, not at least 3")
         node.view_buffers = <const char **>(array.buffers + 2)
-        node.view_buffer_sizes = <const int64_t *>array.buffers[array.n_buffers - 1]
-        if node.view_buffer_count > 0 and node.view_buffer_sizes is NULL:
+        if node.view_buffer_count > 0 and array.buffers[array.n_buffers - 1] is NULL:
             raise InvalidRecordError(f"column {path!r}: the sizes of its {node.view_buffer_count} data buffers are missing")
+        # A copy: what views are checked against must not change with them.
+        sizes = <int64_t *>self._allocate(node.view_buffer_count, sizeof(int64_t))
+        memcpy(sizes, array.buffers[array.n_buffers - 1], <size_t>node.view_buffer_count * sizeof(int64_t))
+        node.view_buffer_sizes = sizes
         for i in range(node.view_buffer_count):
             if node.view_buffers[i] is NULL and node.view_buffer_sizes[i] > 0:
                 raise InvalidRecordError(f"column {path!r}: data buffer {i} is missing")

@@ -7,5 +7,6 @@ from kafkaprod._core.columns.arrow_schema cimport Field
 
 
 cdef object python_value(const ArrowNode *node, Field field, int64_t i)
+cdef object changed_error()
 cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) noexcept nogil
 cdef float float_of_half(uint16_t half) noexcept nogil

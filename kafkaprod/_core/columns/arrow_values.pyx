@@ -6,7 +6,7 @@ The objects are what pyarrow's to_pylist gives, but maps are dicts. Slow: for Av
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kafkaprod._core.columns.arrow_array cimport integer_at, is_valid, list_range
+from kafkaprod._core.columns.arrow_array cimport dictionary_row, has_items, integer_at, is_valid, list_range
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
     BINARY64,
@@ -31,10 +31,14 @@ from kafkaprod._core.columns.arrow_schema cimport (
     UINT64,
     Kind,
 )
+from kafkaprod._core.columns.columns cimport wrapping_difference
+from kafkaprod._core.machine.lock cimport load_i32, load_i64
 
 import datetime
 import decimal
 import zoneinfo
+
+from kafkaprod.errors import InvalidRecordError
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -53,28 +57,50 @@ cdef float float_of_half(uint16_t half) noexcept nogil:
     return -number if half & 0x8000 else number
 
 
+cdef object changed_error():
+    """The error of a row whose place was right when the array was taken over, and is no longer."""
+    return InvalidRecordError(
+        "the Arrow buffers have changed while rows were read from them: the place of a value lies outside of its "
+        "buffer; give a copy of memory that is used again"
+    )
+
+
 cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) noexcept nogil:
-    """Point at the bytes of row i of a string or binary column and return how many they are."""
+    """Point at the bytes of row i of a string or binary column and return how many they are.
+
+    The array was checked, but its offsets and views are memory of the caller, which another thread may change. Each is
+    read once; -1 is returned for a place that lies outside of the data by now.
+    """
     cdef Kind kind = node.kind
+    cdef int64_t begin
+    cdef int64_t size
     cdef int32_t length
     cdef int32_t place[2]
     i += node.offset
     if kind == BINARY32 or kind == STRING32:
-        data[0] = node.data + (<const int32_t *>node.values)[i]
-        return (<const int32_t *>node.values)[i + 1] - (<const int32_t *>node.values)[i]
-    if kind == BINARY64 or kind == STRING64:
-        data[0] = node.data + (<const int64_t *>node.values)[i]
-        return <Py_ssize_t>((<const int64_t *>node.values)[i + 1] - (<const int64_t *>node.values)[i])
-    if kind == FIXED_BINARY:
+        begin = load_i32(&(<const int32_t *>node.values)[i])
+        size = load_i32(&(<const int32_t *>node.values)[i + 1]) - begin
+    elif kind == BINARY64 or kind == STRING64:
+        begin = load_i64(&(<const int64_t *>node.values)[i])
+        size = wrapping_difference(load_i64(&(<const int64_t *>node.values)[i + 1]), begin)
+    elif kind == FIXED_BINARY:
         data[0] = node.values + i * node.width
         return node.width
-    memcpy(&length, node.values + 16 * i, 4)
-    if length <= 12:
-        data[0] = node.values + 16 * i + 4
     else:
+        memcpy(&length, node.values + 16 * i, 4)
+        if 0 <= length <= 12:
+            data[0] = node.values + 16 * i + 4
+            return length
         memcpy(place, node.values + 16 * i + 8, 8)
+        if (length < 0 or place[1] < 0 or not 0 <= place[0] < node.view_buffer_count
+                or place[1] > node.view_buffer_sizes[place[0]] - length):
+            return -1
         data[0] = node.view_buffers[place[0]] + place[1]
-    return length
+        return length
+    if size < 0 or size > node.data_size or not 0 <= begin <= node.data_size - size:
+        return -1
+    data[0] = node.data + begin
+    return <Py_ssize_t>size
 
 
 cdef object python_value(const ArrowNode *node, Field field, int64_t i):
@@ -86,7 +112,10 @@ cdef object python_value(const ArrowNode *node, Field field, int64_t i):
     if kind == NULL_TYPE or not is_valid(node, i):
         return None
     if kind == DICTIONARY:
-        return python_value(node.dictionary, field.dictionary, integer_at(node.index_kind, node.values, place))
+        place = dictionary_row(node, i)
+        if place < 0:
+            raise changed_error()
+        return python_value(node.dictionary, field.dictionary, place)
     if kind == UINT64:
         return (<const uint64_t *>node.values)[place]
     if INT8 <= kind < UINT64:
@@ -101,6 +130,8 @@ cdef object python_value(const ArrowNode *node, Field field, int64_t i):
         return float_of_half((<const uint16_t *>node.values)[place])
     if BINARY32 <= kind <= FIXED_BINARY:
         size = bytes_at(node, i, &data)
+        if size < 0:
+            raise changed_error()
         text = data[:size]
         return text.decode("utf-8", "replace") if kind in (STRING32, STRING64, STRING_VIEW) else text
     if kind == DECIMAL:
@@ -123,6 +154,8 @@ cdef object _nested_value(const ArrowNode *node, Field field, int64_t i):
             row[child.name] = python_value(&node.children[j], child, i)
         return row
     list_range(node, i, &begin, &end)
+    if not has_items(node, begin, end):
+        raise changed_error()
     child = field.children[0]
     if node.kind != MAP:
         return [python_value(&node.children[0], child, j) for j in range(begin, end)]

@@ -200,6 +200,8 @@ cdef class RecordBatchReader:
         plain = self._decompress(self.codec_id, view, self._limit)
         if type(plain) is bytearray:
             at[0] = PyByteArray_AS_STRING(plain)
+            end[0] = at[0] + <Py_ssize_t>len(plain)
+            return memoryview(plain)        # while it lives nobody can resize the array
         else:
             plain = bytes(plain)
             at[0] = PyBytes_AS_STRING(plain)
@@ -327,7 +329,7 @@ cdef class RecordBatchReader:
         cdef const char *at = NULL
         cdef const char *end = NULL
         cdef int32_t i
-        cdef int64_t offset = self.base_offset - 1
+        cdef int64_t offset = _wrapping_sum(self.base_offset, -1)
         _owner = self._open_records(&at, &end)
         for i in range(self.record_count):
             status = parse_record(at, end, &record)

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from kafkaprod._core.columns.arrow cimport ArrowBatch
-from kafkaprod._core.columns.arrow_array cimport ArrowNode, integer_at, is_valid, list_range
+from kafkaprod._core.columns.arrow_array cimport ArrowNode, dictionary_row, has_items, integer_at, is_valid, list_range
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
     BINARY64,
@@ -126,6 +126,7 @@ cdef class AvroBatch:
         count = end - first
         offsets = <int64_t *>column._allocate(count + 1, sizeof(int64_t))
         out.size = 0
+        out.has_bad_place = False
         out.capacity = count * self._row_size + 1024
         out.data = <char *>malloc(<size_t>out.capacity)
         if out.data is NULL:
@@ -272,7 +273,9 @@ cdef int append_value(Output *out, const Step *step, int64_t i) noexcept nogil:
     cdef bint is_null = node.kind == NULL_TYPE or not is_valid(node, i)
     cdef char *p
     if not is_null and node.kind == DICTIONARY:
-        i = integer_at(node.index_kind, node.values, node.offset + i)
+        i = dictionary_row(node, i)
+        if i < 0:
+            return UNFIT        # changed by another thread: the slow way refuses it, too
         node = node.dictionary
         is_null = not is_valid(node, i)
     if is_null:
@@ -331,6 +334,8 @@ cdef int append_array(Output *out, const Step *step, const ArrowNode *node, int6
     cdef int64_t j
     cdef int status
     list_range(node, i, &begin, &end)
+    if not has_items(node, begin, end):
+        return UNFIT
     if end > begin:
         if append_long(out, end - begin) != 0:
             return NO_MEMORY

@@ -1,7 +1,8 @@
 """Rows as JSON objects, from Arrow arrays straight into one column of bytes, without the GIL.
 
 The text is byte for byte what Spark's to_json writes, where that is defined; docs/json.md has the table of types and the
-differences. A column is checked before the first row is written; after that nothing can fail but memory.
+differences. A column is checked before the first row is written; after that nothing can fail but memory, and arrays that
+another thread changes.
 """
 
 cimport cython
@@ -10,7 +11,14 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from kafkaprod._core.columns.arrow cimport ArrowBatch
-from kafkaprod._core.columns.arrow_array cimport ArrowNode, integer_at, is_valid, list_range
+from kafkaprod._core.columns.arrow_array cimport (
+    ArrowNode,
+    dictionary_row,
+    has_items,
+    integer_at,
+    is_valid,
+    list_range,
+)
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
     BOOL,
@@ -34,8 +42,9 @@ from kafkaprod._core.columns.arrow_schema cimport (
     Field,
     Kind,
 )
-from kafkaprod._core.columns.arrow_values cimport bytes_at, float_of_half
+from kafkaprod._core.columns.arrow_values cimport bytes_at, changed_error, float_of_half
 from kafkaprod._core.columns.columns cimport OFFSETS64, Column
+from kafkaprod._core.machine.lock cimport load_i32
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.text.json_text cimport (
     MOST_TIME_TEXT,
@@ -101,7 +110,7 @@ cdef class JsonEncoder:
     def encode(self, Py_ssize_t first, Py_ssize_t most_bytes):
         """Rows from `first` on as a Column: until it holds `most_bytes`, at least one row, or the batch ends.
 
-        Releases the GIL. Raises MemoryError.
+        Releases the GIL. Raises MemoryError, and InvalidRecordError if another thread has changed the arrays.
         """
         cdef Output out
         cdef Column column = Column.__new__(Column)
@@ -118,6 +127,7 @@ cdef class JsonEncoder:
         most_rows = min(left, max(most_bytes // 16, <Py_ssize_t>1))
         offsets = <int64_t *>column._allocate(most_rows + 1, sizeof(int64_t))
         out.size = 0
+        out.has_bad_place = False
         out.capacity = min(most_bytes + most_bytes // 4, 2 * self._row_size * min(left, MOST_TEXT // self._row_size)) + 1024
         out.data = <char *>malloc(<size_t>out.capacity)
         if out.data is NULL:
@@ -133,6 +143,8 @@ cdef class JsonEncoder:
                 longest = max(longest, offsets[count] - offsets[count - 1])
         if status != 0:
             free(out.data)
+            if out.has_bad_place:
+                raise changed_error()
             raise MemoryError
         column._adopt(out.data)
         self._row_size = out.size // count + 1
@@ -189,17 +201,26 @@ cdef inline bint value_is_null(const ArrowNode *node, int64_t i) noexcept nogil:
     if node.kind == NULL_TYPE or not is_valid(node, i):
         return True
     if node.kind == DICTIONARY:
-        return value_is_null(node.dictionary, integer_at(node.index_kind, node.values, node.offset + i))
+        i = dictionary_row(node, i)
+        return i >= 0 and value_is_null(node.dictionary, i)     # append_value finds that it is outside
     return False
 
 
+cdef inline int bad_place(Output *out) noexcept nogil:
+    out.has_bad_place = True
+    return -1
+
+
 cdef int append_value(Output *out, const ArrowNode *node, int64_t i, bint ignores_nulls) noexcept nogil:
-    """The value of row i, which is not null; -1 without memory."""
+    """The value of row i, which is not null; -1 without memory, or with a bad place."""
     cdef Kind kind = node.kind
     cdef int64_t place = node.offset + i
+    cdef const char *data
+    cdef Py_ssize_t size
     cdef char *p
     if kind == STRING32:
-        return append_string(out, node.data + (<const int32_t *>node.values)[place], bytes32(node, place))
+        size = bytes32(node, place, &data)
+        return bad_place(out) if size < 0 else append_string(out, data, size)
     if kind >= STRUCT or (BINARY32 <= kind <= FIXED_BINARY):
         return append_sized(out, node, i, ignores_nulls)
     p = reserve(out, SCALAR_ROOM)
@@ -225,8 +246,12 @@ cdef int append_value(Output *out, const ArrowNode *node, int64_t i, bint ignore
     return 0
 
 
-cdef inline Py_ssize_t bytes32(const ArrowNode *node, int64_t place) noexcept nogil:
-    return (<const int32_t *>node.values)[place + 1] - (<const int32_t *>node.values)[place]
+cdef inline Py_ssize_t bytes32(const ArrowNode *node, int64_t place, const char **data) noexcept nogil:
+    """As bytes_at, for the commonest layout."""
+    cdef int64_t begin = load_i32(&(<const int32_t *>node.values)[place])
+    cdef int64_t size = load_i32(&(<const int32_t *>node.values)[place + 1]) - begin
+    data[0] = node.data + begin
+    return size if begin >= 0 and 0 <= size <= node.data_size - begin else -1
 
 
 cdef inline char *write_bool(char *p, bint is_true) noexcept nogil:
@@ -262,8 +287,10 @@ cdef int append_sized(Output *out, const ArrowNode *node, int64_t i, bint ignore
     cdef Kind kind = node.kind
     cdef const char *data = NULL
     cdef Py_ssize_t size
+    cdef int64_t row
     if kind == DICTIONARY:
-        return append_value(out, node.dictionary, integer_at(node.index_kind, node.values, node.offset + i), ignores_nulls)
+        row = dictionary_row(node, i)
+        return bad_place(out) if row < 0 else append_value(out, node.dictionary, row, ignores_nulls)
     if kind == STRUCT:
         return append_struct(out, node, i, ignores_nulls)
     if kind == MAP:
@@ -271,6 +298,8 @@ cdef int append_sized(Output *out, const ArrowNode *node, int64_t i, bint ignore
     if kind > STRUCT:
         return append_list(out, node, i, ignores_nulls)
     size = bytes_at(node, i, &data)
+    if size < 0:
+        return bad_place(out)
     if kind == STRING32 or kind == STRING64 or kind == STRING_VIEW:
         return append_string(out, data, size)
     return append_base64(out, data, size)
@@ -292,6 +321,8 @@ cdef int append_list(Output *out, const ArrowNode *node, int64_t i, bint ignores
     cdef int64_t end
     cdef int64_t j
     list_range(node, i, &begin, &end)
+    if not has_items(node, begin, end):
+        return bad_place(out)
     for j in range(begin, end):
         if append_bytes(out, "[" if j == begin else ",", 1) != 0:
             return -1
@@ -311,6 +342,8 @@ cdef int append_map(Output *out, const ArrowNode *node, int64_t i, bint ignores_
     cdef int64_t end
     cdef int64_t j
     list_range(node, i, &begin, &end)
+    if not has_items(node, begin, end):
+        return bad_place(out)
     for j in range(begin, end):
         if append_bytes(out, "{" if j == begin else ",", 1) != 0 or append_key(out, keys, j, ignores_nulls) != 0:
             return -1

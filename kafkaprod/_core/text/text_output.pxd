@@ -8,6 +8,7 @@ cdef struct Output:
     char *data
     Py_ssize_t size
     Py_ssize_t capacity
+    bint has_bad_place      # a value's place was outside of its buffer
 
 
 cdef inline char *reserve(Output *out, Py_ssize_t count) noexcept nogil:
