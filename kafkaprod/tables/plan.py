@@ -61,7 +61,7 @@ class AvroRows:
     schema: str | Mapping[str, Any] | None = None
     schema_id: int | None = None
     columns: Sequence[str] | None = None
-    registry: Any = None
+    registry: Any = field(default=None, repr=False)  # its options may hold passwords
     subject: str | None = None
     register: bool = True
 

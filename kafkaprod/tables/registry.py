@@ -6,14 +6,12 @@ A schema is registered, or looked up, once for each client and subject; what is 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from kafkaprod.errors import ConfigError, SerializationError
 
-_lock: Final = threading.Lock()
 _ids: Final[dict[tuple[int, str, str, bool], tuple[Any, int]]] = {}  # the client is kept: its id() stays its own
 
 
@@ -42,7 +40,11 @@ def _client(options: str) -> Any:
     try:
         return SchemaRegistryClient.new_client(json.loads(options))
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"the schema registry's options are refused: {error}") from error
+        given = json.loads(options)
+        reason = str(error)
+        for value in sorted(map(str, given.values()), key=len, reverse=True):  # an address or a login may be secret
+            reason = reason.replace(value, "[hidden]") if value else reason
+        raise ConfigError(f"the schema registry's options {sorted(given)} are refused: {reason}") from None
 
 
 def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, register: bool) -> int:
@@ -62,18 +64,18 @@ def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, r
     client = client_of(registry)
     text = schema if isinstance(schema, str) else json.dumps(schema)
     key = (id(client), subject, text, register)
-    with _lock:
-        if key not in _ids:
-            wanted = Schema(text, schema_type="AVRO")
-            try:
-                if register:
-                    found = int(client.register_schema(subject, wanted))
-                else:
-                    found = int(client.lookup_schema(subject, wanted).schema_id)
-            except Exception as error:
-                raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
-            _ids[key] = client, found
-        return _ids[key][1]
+    known = _ids.get(key)
+    if known is not None:
+        return known[1]
+    wanted = Schema(text, schema_type="AVRO")
+    try:  # two threads may ask at once, and get the same answer: nobody waits for another one's registry
+        if register:
+            found = int(client.register_schema(subject, wanted))
+        else:
+            found = int(client.lookup_schema(subject, wanted).schema_id)
+    except Exception as error:
+        raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
+    return _ids.setdefault(key, (client, found))[1]
 
 
 def latest_schema(registry: Any, subject: str) -> tuple[str, int]:

@@ -81,7 +81,7 @@ def test_options_of_version_2_are_taken(servers: str) -> None:
 
 
 def test_an_unknown_option_is_refused_in_its_words() -> None:
-    with pytest.raises(ValueError, match=re.escape("Unrecognized configs: {'batchsize': 1}")):
+    with pytest.raises(ValueError, match=re.escape("Unrecognized configs: ['batchsize']")):
         KafkaProducer(batchsize=1)
 
 
