@@ -68,7 +68,7 @@ def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, r
     if known is not None:
         return known[1]
     wanted = Schema(text, schema_type="AVRO")
-    try:  # two threads may ask at once, and get the same answer: nobody waits for another one's registry
+    try:  # two threads may ask at once, and get the same answer; no thread waits for another one's registry
         if register:
             found = int(client.register_schema(subject, wanted))
         else:

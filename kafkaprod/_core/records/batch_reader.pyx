@@ -201,7 +201,7 @@ cdef class RecordBatchReader:
         if type(plain) is bytearray:
             at[0] = PyByteArray_AS_STRING(plain)
             end[0] = at[0] + <Py_ssize_t>len(plain)
-            return memoryview(plain)        # while it lives nobody can resize the array
+            return memoryview(plain)        # while it lives the array cannot be resized
         else:
             plain = bytes(plain)
             at[0] = PyBytes_AS_STRING(plain)
