@@ -28,7 +28,7 @@ from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
 from kafkaprod.producer import Producer
-from kafkaprod.results.batch import DeliveryFuture
+from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import RecordMetadata
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class AsyncProducer:
     def __init__(
         self, config: Mapping[str, Any] | ProducerConfig | None = None, /, **options: Unpack[OptionTypes]
     ) -> None:
-        self._engine = Engine(ProducerConfig.from_options(config, **options), SystemClock())
+        self._engine = Engine(
+            ProducerConfig.from_options(config, **options), SystemClock(), completion=LoopBatchCompletion
+        )
         self._host = EngineHost(self._engine)
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)

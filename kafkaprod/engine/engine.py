@@ -65,6 +65,7 @@ class Engine:
         network: Network = SOCKETS,
         random: Callable[[], float] = random.random,
         unseen_failures_level: int = logging.ERROR,
+        completion: type[BatchCompletion] = BatchCompletion,
     ) -> None:
         _check_support(config)
         self.config = config
@@ -89,7 +90,7 @@ class Engine:
             self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
-        self.accumulator = self._make_accumulator()
+        self.accumulator = self._make_accumulator(completion)
         self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
@@ -102,12 +103,12 @@ class Engine:
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
-    def _make_accumulator(self) -> Accumulator:
+    def _make_accumulator(self, completion: type[BatchCompletion]) -> Accumulator:
         accumulator = Accumulator(
             BufferPool(self.config.buffer_memory),
             self.config.batch_size,
             self.config.max_request_size,
-            ResultMaker(BatchCompletion, self.ledger, self.guard),
+            ResultMaker(completion, self.ledger, self.guard),
             self.node_pool.wakeup,
         )
         accumulator.ignore_keys = self.config.partitioner_ignore_keys

@@ -2,7 +2,8 @@
 
 On the record's line this is the end: the sender thread settles a batch (`_core.requests.settlement`), which
 wakes waiters, notifies each waiting event loop once, and runs callbacks.
-Reading and waiting are thread-safe. Callbacks run on the sender thread; one that raises is logged and counted.
+Reading and waiting are thread-safe. Callbacks run on the sender thread, or in the event loop of an AsyncProducer that
+added them; one that raises is logged and counted.
 
 There are no locks: a signal handler may interrupt any of this, and wait for the sender thread or for a thread that
 waits for it; either would wait for the lock. A waiter enters a list of the compiled base, where nothing interrupts,
@@ -20,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod.errors import ForkedProducerError, IllegalStateError
-from kafkaprod.results.record_wait import await_record, loop_waiter
+from kafkaprod.results.record_wait import await_record, call_in_loop, forget_in_loop, loop_waiter
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["BatchCompletion", "DeliveryFuture", "FailureLedger", "WaitGuard"]
+__all__ = ["BatchCompletion", "DeliveryFuture", "FailureLedger", "LoopBatchCompletion", "WaitGuard"]
 
 MAX_UNSEEN_BATCHES: Final = 1000  # failed batches kept to be looked at; of older ones only the count
 
@@ -137,3 +138,12 @@ class BatchCompletion(BatchResult):
         if self.ledger is not None:
             self.ledger.callback_error_count += 1
         logger.exception("a delivery callback for %s[%d] raised", self.topic, self.partition)
+
+
+class LoopBatchCompletion(BatchCompletion):
+    """The outcome of one batch of an AsyncProducer: an event loop calls the callbacks that were added in it."""
+
+    __slots__ = ()
+
+    call_in_loop = call_in_loop
+    forget_in_loop = forget_in_loop

@@ -56,6 +56,11 @@ class BlockResult(RowsResult):
             self._places = self._block.row_runs
         return self._places
 
+    @property
+    def calls_in_loop(self) -> bool:
+        """Whether the rows are an AsyncProducer's: see add_done_callback()."""
+        return any(completion.calls_in_loop for completion, _, _, _ in self._row_runs[:1])
+
     def done(self) -> bool:
         """Whether every row's outcome is known."""
         return all(completion.is_done for completion, _, _, _ in self._row_runs)

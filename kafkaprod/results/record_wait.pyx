@@ -1,5 +1,7 @@
 """What a task of an event loop awaits, one record of a batch, and what ends all waits of a batch at once.
 
+Callbacks that were added in the loop run in the same turn: asyncio.wait() and the like see a record as one of its futures.
+
 The loop's thread only, but for LoopWaiter.wake(). A RecordWait has the methods by which asyncio's tasks wait for a
 future (`_asyncio_future_blocking`, see `asyncio.futures.isfuture`), but is no such object: all waits of a batch end
 in one callback of the loop, and each then runs its task at once, where a future would have the loop make and queue a
@@ -16,6 +18,7 @@ cdef extern from "Python.h":
     void PyErr_SetObject(object kind, object error)
 
 import logging
+from contextvars import copy_context
 
 logger = logging.getLogger("kafkaprod.results.record_wait")
 
@@ -140,16 +143,19 @@ cdef class LoopWaiter:
         loop: Where they run.
         waits: Futures of those that wait for the whole batch; touched in the loop's thread only.
         records: The RecordWaits of those that wait for one of its records; touched in the loop's thread only.
+        calls: (future, callback, context) of the records' callbacks; touched in the loop's thread only.
     """
 
     cdef readonly object loop
     cdef readonly list waits
     cdef readonly list records
+    cdef readonly list calls
 
     def __cinit__(self, loop):
         self.loop = loop
         self.waits = []
         self.records = []
+        self.calls = []
 
     def wake(self):
         """Have all waits ended by the event loop. Any thread, once."""
@@ -159,10 +165,13 @@ cdef class LoopWaiter:
             logger.debug("an event loop was closed before its records were delivered")
 
     def end(self):
-        """Continue all tasks that wait, here and now. The loop's thread only."""
+        """Continue all tasks that wait and run the callbacks, here and now. The loop's thread only."""
         for wait in self.waits:
             if not wait.done():     # else its task was cancelled
                 wait.set_result(None)
+        if self.calls:
+            calls, self.calls = self.calls, []
+            self.loop.call_soon(run_calls, calls)
         end_waits(self.records)
 
 
@@ -171,20 +180,92 @@ def loop_waiter(BatchResult batch not None):
 
     Raises RuntimeError outside of an event loop.
     """
+    loop = running_loop()
+    if loop is None:
+        raise RuntimeError("no running event loop")
+    return waiter_of(batch, loop)
+
+
+cdef object running_loop():
+    """Return the event loop that runs in this thread, or None."""
     global _get_running_loop
-    cdef LoopWaiter waiter
     if _get_running_loop is None:
         import asyncio
 
-        _get_running_loop = asyncio.get_running_loop
-    loop = _get_running_loop()
+        _get_running_loop = asyncio._get_running_loop
+    return _get_running_loop()
+
+
+cdef LoopWaiter known_waiter(BatchResult batch, object loop):
     with cython.critical_section(batch):    # the sender thread takes the list away at the end
         if batch._waiters is not None:
             for each in batch._waiters:
                 if type(each) is LoopWaiter and (<LoopWaiter>each).loop is loop:
                     return each
-    waiter = LoopWaiter.__new__(LoopWaiter, loop)
-    return waiter if batch.add_waiter(waiter) else None
+    return None
+
+
+cdef LoopWaiter waiter_of(BatchResult batch, object loop):
+    cdef LoopWaiter waiter = known_waiter(batch, loop)
+    if waiter is None:
+        waiter = LoopWaiter.__new__(LoopWaiter, loop)
+        if not batch.add_waiter(waiter):
+            return None
+    return waiter
+
+
+def call_in_loop(BatchResult batch not None, DeliveryFuture future not None, callback, context):
+    """Have the running event loop call `callback(future)` when the record's outcome is known; False if no loop runs.
+
+    Args: context: the contextvars.Context to call it in; None: a copy of the current one.
+    """
+    loop = running_loop()
+    if loop is None:
+        return False
+    call_later(batch, loop, (future, callback, copy_context() if context is None else context))
+    return True
+
+
+cdef int call_later(BatchResult batch, object loop, tuple call) except -1:
+    """Add a call to those at the end of the batch; the loop's next turn has it if there is the outcome."""
+    cdef LoopWaiter waiter = waiter_of(batch, loop)
+    if waiter is None:
+        loop.call_soon(run_calls, [call])
+    else:
+        waiter.calls.append(call)
+    return 0
+
+
+def forget_in_loop(BatchResult batch not None, DeliveryFuture future not None, callback):
+    """Undo call_in_loop() in the running event loop; return how many were removed."""
+    cdef LoopWaiter waiter = known_waiter(batch, running_loop())
+    if waiter is None:
+        return 0
+    kept = [call for call in waiter.calls if (<tuple>call)[0] is not future or (<tuple>call)[1] != callback]
+    removed = len(waiter.calls) - len(kept)
+    waiter.calls = kept
+    return removed
+
+
+def run_calls(list calls not None):
+    """Run callbacks, here and now, in the event loop's thread. What a loop cannot keep to itself (Ctrl-C) is raised."""
+    cdef DeliveryFuture future
+    cdef BatchResult batch
+    cdef int32_t index
+    cdef Py_ssize_t i
+    for i in range(len(calls)):
+        future, callback, context = <tuple>calls[i]
+        batch = future._current(&index)
+        if outcome_known(batch):
+            try:
+                context.run(callback, future)
+            except Exception:
+                batch.on_callback_error()
+            except BaseException:
+                running_loop().call_soon(run_calls, calls[i + 1:])
+                raise
+        else:
+            call_later(batch, running_loop(), <tuple>calls[i])      # the record lives on in a part of its batch
 
 
 def await_record(BatchResult batch not None, DeliveryFuture future not None):
@@ -203,7 +284,11 @@ def await_record(BatchResult batch not None, DeliveryFuture future not None):
 
 cdef inline bint is_known(DeliveryFuture future):
     cdef int32_t index
-    return future._current(&index).outcome != PENDING
+    return outcome_known(future._current(&index))
+
+
+cdef inline bint outcome_known(BatchResult batch):
+    return batch.outcome != PENDING
 
 
 cdef inline object outcome_of(DeliveryFuture future):

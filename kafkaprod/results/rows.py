@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkaprod.text import counted
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class RowsResult(abc.ABC):
     """The outcome of the rows of one call. Thread-safe."""
 
     row_count: int
+    _loop_calls: Sequence[_LoopCall] = ()  # that remove_done_callback() may find
 
     def __len__(self) -> int:
         return self.row_count
@@ -26,6 +32,10 @@ class RowsResult(abc.ABC):
     @abc.abstractmethod
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until every row's outcome is known; False after `timeout` seconds."""
+
+    @abc.abstractmethod
+    def done(self) -> bool:
+        """Whether every row's outcome is known."""
 
     @abc.abstractmethod
     async def settled(self) -> None:
@@ -48,8 +58,60 @@ class RowsResult(abc.ABC):
             raise error
         return self
 
-    def add_done_callback(self, callback: Callable[[Self], None]) -> None:
-        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once."""
+    @property
+    @abc.abstractmethod
+    def calls_in_loop(self) -> bool:
+        """Whether callbacks that are added in an event loop are called there: the rows are an AsyncProducer's."""
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Wait for all rows and return the first failed one's error, None if there is none.
+
+        Raises:
+            TimeoutError: Outcomes are missing after `timeout` seconds.
+        """
+        try:
+            self.result(timeout)
+        except Exception as error:
+            if not self.done():
+                raise
+            return error
+        return None
+
+    def cancel(self, msg: object = None) -> bool:
+        """Return False: queued records are taken back by purge() alone. Here for code that cancels what is pending."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Return False: the outcome of a record is where it is, or an error."""
+        return False
+
+    def add_done_callback(self, callback: Callable[[Self], object], *, context: Context | None = None) -> None:
+        """Call `callback(self)` once every row's outcome is known: on the sender thread, or at once.
+
+        The result of an AsyncProducer does as asyncio's futures where an event loop runs: that loop calls it, soon.
+
+        Args:
+            callback: Called with this object.
+            context: The context to call it in; None: in an event loop a copy of the current one.
+        """
+        loop = _running_loop() if self.calls_in_loop else None
+        if loop is None:
+            self.when_done(callback if context is None else lambda rows: context.run(callback, rows))
+            return
+        call = _LoopCall(loop, callback, copy_context() if context is None else context)
+        self._loop_calls = [*self._loop_calls, call]
+        self.when_done(call.schedule)
+
+    def remove_done_callback(self, callback: Callable[[Self], object]) -> int:
+        """Undo add_done_callback() in an event loop; return how many were removed."""
+        removed = [call for call in self._loop_calls if call.callback == callback]
+        self._loop_calls = [call for call in self._loop_calls if call not in removed]
+        for call in removed:
+            call.callback = None
+        return len(removed)
+
+    def when_done(self, callback: Callable[[Self], object]) -> None:
+        """Call it once every row's outcome is known: on the sender thread, or at once."""
         listens = self._listens()
 
         def proceed(*_: object) -> None:
@@ -79,3 +141,34 @@ class Deadline:
     def remaining(self) -> float | None:
         """Return the seconds that are left, at least 0; None if there is no end."""
         return None if self._end is None else max(0.0, self._end - self._clock())
+
+
+class _LoopCall:
+    """A callback that an event loop runs once every row's outcome is known.
+
+    Attributes:
+        callback: Called with the rows; None: removed.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], context: Context) -> None:
+        self._loop = loop
+        self._context = context
+        self.callback: Callable[[Any], object] | None = callback
+
+    def schedule(self, rows: RowsResult) -> None:
+        """Have it run. Any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits any more
+            self._loop.call_soon_threadsafe(self._run, rows, context=self._context)
+
+    def _run(self, rows: RowsResult) -> None:
+        if self.callback is not None:
+            self.callback(rows)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

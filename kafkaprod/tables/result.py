@@ -39,6 +39,11 @@ class TableResult(RowsResult):
         state = "done" if self.done() else "pending"
         return f"<TableResult of {self.row_count} rows for {', '.join(self.topics) or 'no topic'}, {state}>"
 
+    @property
+    def calls_in_loop(self) -> bool:
+        """Whether the rows are an AsyncProducer's: see add_done_callback()."""
+        return any(block.calls_in_loop for _, _, block in self.blocks[:1])
+
     def done(self) -> bool:
         """Return whether every row's outcome is known."""
         return all(block.done() for _, _, block in self.blocks)
@@ -56,7 +61,7 @@ class TableResult(RowsResult):
     def _listens(self) -> Iterator[Callable[[Callable[..., None]], None]]:
         for _, _, block in reversed(self.blocks):
             if not block.done():
-                yield block.add_done_callback
+                yield block.when_done
 
     @property
     def topics(self) -> list[str]:

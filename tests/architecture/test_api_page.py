@@ -48,6 +48,7 @@ def test_public_members_are_listed(name: str) -> None:
         "refuse_rest",
         "runs",
         "settled",
+        "when_done",
     } | {"watch_batches"}
     assert own - internal - entry(name) == set()
 

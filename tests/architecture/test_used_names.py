@@ -23,7 +23,6 @@ ALLOWED = {
     "pytest_runtest_makereport": "pytest calls it",
     "pytest_runtest_teardown": "pytest calls it",
     "refused_release_count": "counts a bug of the engine; every stress test looks at it",
-    "remove_done_callback": "asyncio calls it where a future is awaited",
     "streamReader": "Spark calls it",
     "streamWriter": "Spark calls it",
     "waiting_flushes": "shows that an interrupted flush has left nothing behind, which nothing else does",

@@ -27,6 +27,7 @@ cdef class BatchResult:
     cdef readonly list children             # of a SPLIT batch: (first index, BatchResult), ascending
     cdef readonly object ledger             # for the subclass: where failures are booked, or None
     cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
+    cdef readonly bint calls_in_loop        # callbacks that are added in an event loop are called there
     cdef bytearray _seen                    # of a failed batch, 1 for each record whose failure was looked at; None: no one
     cdef int32_t _seen_count
     # Guarded by a critical section on this object, which is the GIL where there is one; None: no one.
@@ -36,6 +37,7 @@ cdef class BatchResult:
 
     cdef bint _listen(self, DeliveryFuture future, object callback) except -1
     cdef int _call(self, DeliveryFuture future, object callback) except -1
+    cdef int _remove(self, DeliveryFuture future, object callback) except -1
     cdef int _tell(self) except -1
     cdef int _track(self) except -1
 
@@ -44,6 +46,7 @@ cdef class ResultMaker:
     cdef type _kind
     cdef object _ledger
     cdef object _guard
+    cdef bint _calls_in_loop        # the kind has call_in_loop()
 
     cdef BatchResult _spare         # made ahead of need, in a critical section on this object; None: to be made
 

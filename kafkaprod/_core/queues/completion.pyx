@@ -17,6 +17,8 @@ from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe_obje
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 
+import functools
+
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.structs import RecordMetadata
 
@@ -46,6 +48,7 @@ cdef class BatchResult:
         record_errors: Index -> exception for records that the broker named.
         children: The (first index, BatchResult) pairs of a split batch.
         ledger, guard: Fields for the subclass.
+        calls_in_loop: The subclass has call_in_loop(), see DeliveryFuture.add_done_callback().
     """
 
     def __cinit__(self):
@@ -164,6 +167,22 @@ cdef class BatchResult:
             self._callbacks.append(callback)
         return True
 
+    cdef int _remove(self, DeliveryFuture future, object callback) except -1:
+        """Undo _listen(); return how many were removed."""
+        cdef list kept = []
+        cdef Py_ssize_t i
+        cdef Py_ssize_t before = 0
+        with cython.critical_section(self):
+            if self._callbacks is None:
+                return 0
+            before = len(self._callbacks)
+            for i in range(0, before, 2):
+                if self._callbacks[i] is not future or self._callbacks[i + 1] != callback:
+                    kept.append(self._callbacks[i])
+                    kept.append(self._callbacks[i + 1])
+            self._callbacks = kept
+        return <int>((before - len(kept)) // 2)
+
     cdef int _call(self, DeliveryFuture future, object callback) except -1:
         cdef int32_t index
         try:
@@ -218,6 +237,7 @@ cdef class ResultMaker:
         self._kind = kind
         self._ledger = ledger
         self._guard = guard
+        self._calls_in_loop = hasattr(kind, "call_in_loop")
 
     def __call__(self, str topic not None, int32_t partition):
         return self._make(topic, partition)
@@ -233,6 +253,7 @@ cdef class ResultMaker:
         result.partition = partition
         result.ledger = self._ledger
         result.guard = self._guard
+        result.calls_in_loop = self._calls_in_loop
         return result
 
     cdef int prepare(self) except -1:
@@ -329,12 +350,36 @@ cdef class DeliveryFuture:
         cdef int32_t index
         return outcome_of(self._current(&index)) == FAILED
 
-    def add_done_callback(self, callback):
-        """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now."""
+    def add_done_callback(self, callback, *, context=None):
+        """Call `callback(future)` once the outcome is known: on the sender thread, or at once if it is known now.
+
+        The future of an AsyncProducer does as asyncio's where an event loop runs: that loop calls it, soon.
+
+        Args: context: the contextvars.Context to call it in; None: in an event loop a copy of the current one.
+        """
         cdef int32_t index
         cdef BatchResult batch = self._current(&index)
+        if batch.calls_in_loop and batch.call_in_loop(self, callback, context):
+            return
+        if context is not None:
+            callback = functools.partial(context.run, callback)
         if not batch._listen(self, callback):
             batch._call(self, callback)
+
+    def remove_done_callback(self, callback):
+        """Undo add_done_callback() without a context, or in this event loop; return how many were removed."""
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        cdef int removed = batch._remove(self, callback)
+        return removed + batch.forget_in_loop(self, callback) if batch.calls_in_loop else removed
+
+    def cancel(self, msg=None):
+        """Return False: a queued record is taken back by purge() alone. Here for code that cancels what is pending."""
+        return False
+
+    def cancelled(self):
+        """Return False: the outcome of a record is its metadata or an error."""
+        return False
 
     def add_callback(self, callback, *args, **kwargs):
         """Call `callback(*args, record_metadata, **kwargs)` if the record is delivered (kafka-python). Returns self."""

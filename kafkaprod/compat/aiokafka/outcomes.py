@@ -1,10 +1,9 @@
-"""asyncio futures for the outcomes of records. The event loop is woken once for many of them."""
+"""asyncio futures for the outcomes of records. The event loop is woken once for all records of a batch."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
+import contextvars
 from collections.abc import Callable
 from typing import cast
 
@@ -27,41 +26,32 @@ class Outcomes:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_unacknowledged: bool) -> None:
         self._loop = loop
         self._is_unacknowledged = is_unacknowledged
-        self._ready: deque[tuple[Made, Callable[[], RecordMetadata]]] = deque()
-        self._is_scheduled = False
+        self._context = contextvars.copy_context()  # one for all: a copy for each record would have no use
 
     def future_of(self, delivery: DeliveryFuture) -> Made:
         """Return a future for a record's outcome; cancelling it does not stop the record."""
         future: Made = self._loop.create_future()
-        delivery.add_done_callback(lambda _: self._add(future, lambda: _metadata(delivery.result(0))))
+        delivery.add_done_callback(
+            lambda done: self._settle(future, lambda: _metadata(done.result(0))), context=self._context
+        )
         return future
 
     def future_of_batch(self, result: BlockResult, place: TopicPartition, timestamps_ms: list[int]) -> Made:
         """Return a future for the outcome of a batch: the metadata of its first record."""
         future: Made = self._loop.create_future()
-        result.add_done_callback(lambda _: self._add(future, lambda: _first(result, place, timestamps_ms)))
+        result.add_done_callback(
+            lambda done: self._settle(future, lambda: _first(done, place, timestamps_ms)), context=self._context
+        )
         return future
 
-    def _add(self, future: Made, outcome: Callable[[], RecordMetadata]) -> None:
-        """Have a future settled soon. On the sender thread, or in the loop if the outcome was there."""
-        self._ready.append((future, outcome))
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits any more
-                self._loop.call_soon_threadsafe(self.settle)
-
-    def settle(self) -> None:
-        """Settle all futures whose outcome is there. In the loop."""
-        self._is_scheduled = False  # before the look: what comes later schedules again
-        while self._ready:
-            future, outcome = self._ready.popleft()
-            if future.done():  # the program has cancelled it
-                continue
-            try:
-                found = outcome()
-                future.set_result(cast(RecordMetadata, None) if self._is_unacknowledged else found)
-            except Exception as error:
-                future.set_exception(translate(error))
+    def _settle(self, future: Made, outcome: Callable[[], RecordMetadata]) -> None:
+        if future.done():  # the program has cancelled it
+            return
+        try:
+            found = outcome()
+            future.set_result(cast(RecordMetadata, None) if self._is_unacknowledged else found)
+        except Exception as error:
+            future.set_exception(translate(error))
 
 
 def _metadata(known: OurMetadata) -> RecordMetadata:

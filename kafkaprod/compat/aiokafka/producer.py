@@ -119,7 +119,6 @@ class AIOKafkaProducer:
             return
         with _theirs():
             await engine.close()
-        self._settle()
 
     async def flush(self) -> None:
         """Send everything queued and wait for the outcomes. Failed records do not raise here: see their futures."""
@@ -128,11 +127,6 @@ class AIOKafkaProducer:
                 await self._running().flush()
             except ours.DeliveryFailedError as error:
                 logger.error("records failed whose futures were not read: %s", error)
-        self._settle()
-
-    def _settle(self) -> None:
-        if self._outcomes is not None:
-            self._outcomes.settle()
 
     def _running(self) -> AsyncProducer:
         if self._engine is None:
