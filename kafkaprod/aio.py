@@ -197,6 +197,11 @@ class AsyncProducer:
         """Producer.partitions_for without blocking the event loop."""
         return await _run(self._intake.partitions_for(topic, _TaskWaiter))
 
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Producer.set_sasl_credentials; never waits."""
+        self._host.check_usable()
+        self._engine.set_credentials(username, password)
+
     @property
     def config(self) -> ProducerConfig:
         """The effective configuration."""

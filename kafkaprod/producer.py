@@ -336,17 +336,12 @@ class Producer(RecordSender):
         return run(self._intake.partitions_for(topic, Waiter))
 
     def check(self, timeout: float = 10.0) -> None:
-        """Find out now whether the cluster can be reached with these options, and not with the first record.
+        """Find out now, in `timeout` seconds, whether the cluster can be reached with these options.
 
         It connects, logs in and reads metadata once, on a connection of its own: a refused port is an error here.
-
-        Args:
-            timeout: Seconds for all of it.
-
-        Raises:
-            BootstrapError: Names each bootstrap server, how far the connection came, the cause, and what to look at.
-            AuthenticationError: The login or a certificate was refused.
-            RequestTimedOutError: A server took the connection and the login, and then did not answer in time.
+        Raises BootstrapError, which names each bootstrap server, how far the connection came, and the cause;
+        AuthenticationError for a refused login or certificate; RequestTimedOutError for a server that took the
+        connection and the login, and then did not answer.
         """
         self.list_topics([], timeout)
 
@@ -357,13 +352,20 @@ class Producer(RecordSender):
             topics: A name, or a list of names; None: all topics that this user may see.
             timeout: Seconds for all of it.
 
-        Returns: A ClusterInfo; a topic that cannot be described is in its `errors`.
-        Raises: As `check`.
+        Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
         """
         self._host.check_usable()
         from kafkaprod.admin.cluster import describe_cluster
 
         return describe_cluster(self.config, [topics] if isinstance(topics, str) else topics, timeout)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Take a user name and a password for the next logins with PLAIN or SCRAM; open connections keep their session.
+
+        Raises ConfigError if the producer logs in by no password. A password given as `file:` needs no such call.
+        """
+        self._host.check_usable()
+        self._engine.set_credentials(username, password)
 
     def bootstrap_connected(self) -> bool:
         """Whether cluster metadata has arrived."""

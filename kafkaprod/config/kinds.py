@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkaprod.config.secret import HIDDEN, Secret
+from kafkaprod.config.secret import HIDDEN, LiveSecret, Secret
 from kafkaprod.structs import INT32_MAX
 from kafkaprod.text import MAX_PROTOCOL_TEXT_BYTES, why_unsendable
 
@@ -203,7 +203,10 @@ class Path:
 
 
 class SecretText:
-    """A password, or where it is: `env:NAME`, `file:PATH`. Kept as a `Secret`; empty only where `may_be_empty`."""
+    """A password, or where it is: `env:NAME`, `file:PATH`. Kept as a `Secret`; empty only where `may_be_empty`.
+
+    What is in a variable or a file is kept as a `LiveSecret`, which is read again for each use.
+    """
 
     __slots__ = ("may_be_empty",)
     type_name = "password"
@@ -217,7 +220,7 @@ class SecretText:
         return f"{text}, env:NAME of a variable that is set, or file:PATH of a readable file"
 
     def parse(self, value: object) -> Secret:
-        secret = Secret(_looked_up(value)) if isinstance(value, str) else value
+        secret = _secret(value) if isinstance(value, str) else value
         if not isinstance(secret, Secret) or not (secret or self.may_be_empty):
             raise ValueError(HIDDEN)
         return secret
@@ -226,20 +229,14 @@ class SecretText:
         return HIDDEN
 
 
-def _looked_up(text: str) -> str:
-    """Return what `env:NAME` or `file:PATH` names, without a line end at its end; any other text as it is."""
-    place, _, name = text.partition(":")
-    if place == "env":
-        if name not in os.environ:
-            raise ValueError(HIDDEN)
-        return os.environ[name]
-    if place == "file":
-        try:
-            with open(name, encoding="utf-8") as file:
-                return file.read().removesuffix("\n").removesuffix("\r")
-        except OSError:
-            raise ValueError(HIDDEN) from None
-    return text
+def _secret(text: str) -> Secret:
+    """Return the secret at the place that `env:NAME` or `file:PATH` names; any other text is the secret itself."""
+    if not text.startswith(("env:", "file:")):
+        return Secret(text)
+    try:
+        return LiveSecret(text)
+    except (OSError, KeyError, UnicodeDecodeError):
+        raise ValueError(HIDDEN) from None
 
 
 class Choice:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+
 HIDDEN = "[hidden]"
+
+logger = logging.getLogger("kafkaprod.config")
 
 
 class Secret:
@@ -12,6 +17,11 @@ class Secret:
 
     def __init__(self, text: str) -> None:
         self._text = text
+
+    @property
+    def is_live(self) -> bool:
+        """Whether another `reveal` may give another text."""
+        return False
 
     def reveal(self) -> str:
         """The text itself; the caller answers for where it goes."""
@@ -32,3 +42,56 @@ class Secret:
 
     def __bool__(self) -> bool:
         return bool(self._text)
+
+
+class LiveSecret(Secret):
+    """A text in a variable or a file, which is read each time: whoever rotates it restarts nothing.
+
+    While it cannot be read, or is empty, as for a moment when a file is written, it is what was read last. Two are
+    equal if they name the same place. A copy in another process, where there may be no such place, is a plain `Secret`.
+
+    Args:
+        place: `env:NAME` or `file:PATH`.
+
+    Raises:
+        OSError, KeyError, UnicodeDecodeError: There is no such text.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        super().__init__(_read(place))
+        self._place = place
+
+    @property
+    def is_live(self) -> bool:
+        """Whether another `reveal` may give another text."""
+        return True
+
+    def reveal(self) -> str:
+        """The text as it is now. May block: a file is read."""
+        try:
+            text = _read(self._place)
+        except (OSError, KeyError, UnicodeDecodeError) as error:
+            logger.warning("%s cannot be read, its last text is used: %s", self._place, type(error).__name__)
+        else:
+            self._text = text or self._text
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return self._place == other._place if isinstance(other, LiveSecret) else super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((LiveSecret, self._place))
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self.reveal(),)
+
+
+def _read(place: str) -> str:
+    """Return the text in a variable or a file, without a line end at its end."""
+    kind, _, name = place.partition(":")
+    if kind == "env":
+        return os.environ[name]
+    with open(name, encoding="utf-8") as file:
+        return file.read().removesuffix("\n").removesuffix("\r")

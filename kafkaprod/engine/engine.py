@@ -22,10 +22,11 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod.clock import Clock
 from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.secret import Secret
 from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.telemetry import ClientTelemetry
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.engine.wiring import compression_level, connection_settings, request_bytes
+from kafkaprod.engine.wiring import compression_level, connection_settings, password_mechanism, request_bytes
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
@@ -51,6 +52,7 @@ class Engine:
         network: Makes the connections.
         random: Source of jitter.
         unseen_failures_level: Level of the log line about failed records whose results were never read.
+        completion: The kind of batch outcomes.
 
     Raises:
         ConfigError: A codec or TLS file is missing or unusable, or two-phase commit is requested.
@@ -193,6 +195,23 @@ class Engine:
     def snapshot(self) -> Snapshot:
         """All metrics now, for metrics reporters and Producer.metrics()."""
         return self.metrics.snapshot(self.clock.now_ms())
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """Take a user name and a password for the next logins. Thread-safe.
+
+        Raises:
+            ConfigError: The logins have no password, or the mechanism does not take this one.
+        """
+        credentials, name = self.node_pool.settings.credentials, self.config.sasl_mechanism
+        if credentials is None:
+            raise ConfigError(
+                f"set_sasl_credentials() is for PLAIN and SCRAM: security_protocol={self.config.security_protocol}, "
+                f"sasl_mechanism={name} take no password"
+            )
+        password_mechanism(str(name))(username, password)  # refuses unusable ones now, not at the next login
+        secret = Secret(password)
+        credentials.replace(username, secret)
+        self.config = ProducerConfig.from_options(self.config, sasl_plain_username=username, sasl_plain_password=secret)
 
     def run(self) -> None:
         """Body of the sender thread."""

@@ -40,7 +40,8 @@ class Upkeep:
 
     Attributes:
         topic_names: Names by topic id, of every id ever seen: an answer may name a deleted topic.
-        last_errors: By topic and partition, the last error that led to a retry; empty when nothing waits.
+        last_errors: By topic and partition, when and what the last error was that led to a retry; empty when nothing
+            waits.
         is_observed: Whether the metrics are up to date with the network's counters.
     """
 
@@ -65,7 +66,7 @@ class Upkeep:
         self._identity = identity
         self._next_observation_ms = 0
         self._last_answering_node: int | None = None
-        self.last_errors: dict[tuple[str, int], KafkaError] = {}
+        self.last_errors: dict[tuple[str, int], tuple[int, KafkaError]] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.is_observed = True
 
@@ -194,11 +195,14 @@ class Upkeep:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def on_connection_failure(self, failure: ConnectionFailure) -> None:
-        """Report a failed connection to callers that wait for metadata; refused credentials fail queued records."""
+        """Report a failed connection to callers that wait for metadata; refused credentials fail queued records.
+
+        Not so if they were accepted before and rotate: the broker may have the new ones before the client has them.
+        """
         level = logging.INFO if failure.was_idle else logging.WARNING if failure.attempt == 1 else logging.DEBUG
         logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
-        if isinstance(failure.error, AuthenticationError):
+        if isinstance(failure.error, AuthenticationError) and not self._pool.may_be_accepted_later:
             abort_batches(self._accumulator, failure.error, unsent_only=True)
             self._identity.on_refused_connection(failure.error)
         if not self._topic_watch.is_connected:
@@ -240,14 +244,15 @@ class Upkeep:
         ref.fail(error)
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
-        """Return what delayed a batch: a failed connection, refused metadata, or its partition's last error."""
-        failure = self._pool.members.last_failure(ref.leader)
+        """Return the newest of what delayed a batch: a failed connection, refused metadata, its partition's error."""
+        members = self._pool.members
+        last_ms, last = self.last_errors.get((ref.topic, ref.partition), (-1, None)) if ref.attempts else (-1, None)
+        if last is not None and last_ms > members.newest_failure_ms(ref.leader) and self._metadata.last_refusal is None:
+            return last
+        failure = members.last_failure(ref.leader)
         if failure is not None:
             return failure.error
-        if self._metadata.last_refusal is not None:
-            return self._metadata.last_refusal
-        last = self.last_errors.get((ref.topic, ref.partition)) if ref.attempts else None
-        return last or self._pool.members.why_not_connected()
+        return self._metadata.last_refusal or members.why_not_connected() or last
 
     # -- metrics -------------------------------------------------------------------------------------------------------
 

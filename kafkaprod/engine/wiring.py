@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from kafkaprod.config.kinds import MECHANISMS
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
-from kafkaprod.security.sasl import MechanismFactory, PlainMechanism
+from kafkaprod.security.sasl import Mechanism, MechanismFactory, PasswordLogins, PasswordMechanism, PlainMechanism
 
 # What TLS and logins need is imported only where they are configured: OpenSSL is slow to load.
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
     from kafkaprod.net.proxy import Proxy
     from kafkaprod.security.oauthbearer import TokenProvider
+    from kafkaprod.security.tls import CertificateFiles
+
+PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 
 # A request costs the same whatever it holds, and has one batch of each partition at most: there is room for one full
 # batch of each of eight partitions. More would need a faster network to be answered within request_timeout_ms.
@@ -29,8 +34,17 @@ MOST_REQUEST_BYTES: Final = 32 << 20  # brokers close a connection at a request 
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
     """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
+    files = certificate_files(config)
+    credentials = password_credentials(config)
     return ConnectionSettings(
-        config, kafkaprod.__version__, tls_context(config), mechanism_factory(config), network, proxy(config)
+        config,
+        kafkaprod.__version__,
+        tls_context(config) if files is None else files.context,
+        mechanism_factory(config, credentials),
+        network,
+        proxy(config),
+        credentials,
+        files if files is not None and files.can_change else None,
     )
 
 
@@ -40,47 +54,77 @@ def proxy(config: ProducerConfig) -> Proxy | None:
         return None
     from kafkaprod.net.proxy import Proxy
 
-    return Proxy(config.proxy_url.reveal())
+    return Proxy(config.proxy_url)
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
     """Return the given context, or one made from the ssl_ options; None for a protocol without TLS."""
-    if config.security_protocol not in ("SSL", "SASL_SSL"):
+    files = certificate_files(config)
+    if files is not None:
+        return files.context
+    return config.ssl_context if config.security_protocol in _TLS_PROTOCOLS else None
+
+
+def certificate_files(config: ProducerConfig) -> CertificateFiles | None:
+    """Return what makes contexts from the ssl_ options; None for a given context and for a protocol without TLS."""
+    if config.security_protocol not in _TLS_PROTOCOLS:
         return None
     import kafkaprod.net.tls_transport  # noqa: F401  # now: the sender thread must not import while a program forks
 
     if config.ssl_context is not None:
-        return config.ssl_context
-    from kafkaprod.security.tls import client_context
+        return None
+    from kafkaprod.security.tls import CertificateFiles
 
-    return client_context(config)
+    return CertificateFiles(config)
 
 
-def mechanism_factory(config: ProducerConfig) -> MechanismFactory | None:
-    """Return the factory of SASL mechanisms, one for each login; None for a protocol without login."""
+def password_credentials(config: ProducerConfig) -> PasswordLogins | None:
+    """Return user name and password for PLAIN and SCRAM; None for another mechanism or no login.
+
+    Raises:
+        ConfigError: One of them is missing.
+    """
+    name = config.sasl_mechanism
+    if not config.security_protocol.startswith("SASL_") or name not in PASSWORD_MECHANISMS:
+        return None
+    if config.sasl_plain_username is None or config.sasl_plain_password is None:
+        raise ConfigError(f"sasl_mechanism={name} needs sasl_plain_username and sasl_plain_password")
+    return PasswordLogins(config.sasl_plain_username, config.sasl_plain_password)
+
+
+def mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None = None) -> MechanismFactory | None:
+    """Return the factory of SASL mechanisms, one for each login; None for a protocol without login.
+
+    Args:
+        config: Names the mechanism.
+        credentials: What `password_credentials` returned.
+    """
     if not config.security_protocol.startswith("SASL_"):
         return None
-    name = config.sasl_mechanism
+    name = str(config.sasl_mechanism)
     if name not in MECHANISMS:
         from kafkaprod.security.plugins import installed_mechanism
 
-        return installed_mechanism(str(name), config)
+        return installed_mechanism(name, config)
     if name in ("OAUTHBEARER", "AWS_MSK_IAM"):
         from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 
         return partial(OAuthBearerMechanism, token_provider(config))
-    if config.sasl_plain_username is None or config.sasl_plain_password is None:
-        raise ConfigError(f"sasl_mechanism={name} needs sasl_plain_username and sasl_plain_password")
-    credentials = (config.sasl_plain_username, config.sasl_plain_password.reveal())
-    make: MechanismFactory
-    if name == "PLAIN":
-        make = partial(PlainMechanism, *credentials)
-    else:
-        from kafkaprod.security.scram import ScramMechanism
+    if credentials is None:
+        credentials = password_credentials(config)
+    assert credentials is not None
+    make = password_mechanism(name)
+    make(*credentials.reveal())  # refuses unusable credentials now, not at the first connection
+    return partial(PasswordMechanism, name, credentials, make)
 
-        make = partial(ScramMechanism, str(name), *credentials)
-    make()  # refuses unusable credentials now, not at the first connection
-    return make
+
+def password_mechanism(name: str) -> Callable[[str, str], Mechanism]:
+    """Return what makes PLAIN or SCRAM of user name and password."""
+    if name == "PLAIN":
+        return PlainMechanism
+    from kafkaprod.security.scram import ScramMechanism
+
+    return partial(ScramMechanism, name)
 
 
 def token_provider(config: ProducerConfig) -> TokenProvider:
@@ -97,17 +141,24 @@ def token_provider(config: ProducerConfig) -> TokenProvider:
         from kafkaprod.security.oauthbearer import CallbackTokenProvider
 
         return CallbackTokenProvider(config.oauth_cb, config.sasl_oauthbearer_config.reveal())
-    from kafkaprod.net.http_exchange import exchange
+    from kafkaprod.net.http_exchange import HttpAnswer, exchange
     from kafkaprod.security.tls import endpoint_context
     from kafkaprod.security.token_cache import TokenCache
     from kafkaprod.security.token_endpoint import TokenEndpoint
 
-    send = partial(
-        exchange,
-        connect_timeout_ms=config.sasl_login_connect_timeout_ms,
-        read_timeout_ms=config.sasl_login_read_timeout_ms,
-        tls=endpoint_context(config),
-    )
+    endpoint_context(config)  # refuses files that cannot be used now, not at the first login
+
+    def send(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
+        return exchange(
+            method,
+            url,
+            headers,
+            body,
+            connect_timeout_ms=config.sasl_login_connect_timeout_ms,
+            read_timeout_ms=config.sasl_login_read_timeout_ms,
+            tls=endpoint_context(config),
+        )
+
     return TokenCache(TokenEndpoint(config, send).fetch)
 
 

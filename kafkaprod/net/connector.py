@@ -117,7 +117,7 @@ class Connector:
             return None
         self.back_off(state, now_ms, MIN_AUTHENTICATION_RETRY_MS if isinstance(error, AuthenticationError) else 0)
         state.last_failure = ConnectionFailure(
-            state.node, connection.stage, error, state.failure_count, connection.was_idle
+            state.node, connection.stage, error, state.failure_count, connection.was_idle, now_ms
         )
         if connection.was_idle:
             state.failure_count = 0  # the next failure is the first of an outage, and is logged as that

@@ -109,6 +109,14 @@ class KnownNodes:
         state = self.states.get(node_id)
         return None if state is None else state.last_failure
 
+    def newest_failure_ms(self, node_id: int) -> int:
+        """Return when the last connection failed without which nothing reaches a node; -1: none, or it is connected."""
+        state = self.states.get(node_id)
+        if state is not None and (state.last_failure is not None or state.is_connected):
+            return -1 if state.last_failure is None else state.last_failure.at_ms
+        failures = (state.last_failure for state in self.states.values())  # the node is not known yet
+        return max((failure.at_ms for failure in failures if failure is not None), default=-1)
+
     # -- the bootstrap servers -----------------------------------------------------------------------------------------
 
     def bootstrap_failures(self) -> list[ConnectionFailure]:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
@@ -44,6 +44,9 @@ from kafkaprod.protocol.handshake import ConnectionState
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.security.sasl import Mechanism
 from kafkaprod.structs import Node
+
+if TYPE_CHECKING:
+    import ssl
 
 HURRIED_MS: Final = 1000  # of an address while others are left: one SYN and its first repetition
 HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
@@ -115,6 +118,7 @@ class NodeConnection(Channel):
         self._hurried: set[Address] = set()  # had HURRIED_MS, and get another try when all others had theirs
         self._attempt_ms = setup_timeout_ms
         self._is_plain = settings.tls is None
+        self._tls = settings.tls
         self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
         self.protocol = Connection(
             client_id=settings.options.client_id,
@@ -134,6 +138,18 @@ class NodeConnection(Channel):
         self._metrics.connections_created += 1
         self.last_active_ms = now_ms
         self._setup_deadline_ms = now_ms + self._setup_timeout_ms
+        files = self._settings.certificate_files
+        if files is None:
+            self._find_addresses(now_ms)
+        else:
+            self._offload(files.current, self._on_context, partial(self._fail, "the certificates cannot be used"))
+
+    def _on_context(self, context: ssl.SSLContext, now_ms: int) -> None:
+        if not self.is_closed:
+            self._tls = context
+            self._find_addresses(now_ms)
+
+    def _find_addresses(self, now_ms: int) -> None:
         host, port = self.node.host, self.node.port
         addresses = numeric_addresses(host, port)
         if addresses is None and self._settings.proxy is not None and self._allowed.allows_name(host):
@@ -150,7 +166,9 @@ class NodeConnection(Channel):
     def _connect_by(self, proxy: Proxy) -> None:
         """Let a helper thread connect; the proxy resolves a name."""
         self.stage = ConnectionStage.CONNECT
-        proxy.begin(self._offload, self.node, self._settings, self._setup_timeout_ms, self._use, self._close_for)
+        proxy.begin(
+            self._offload, self.node, self._settings, self._tls, self._setup_timeout_ms, self._use, self._close_for
+        )
 
     def _use(self, transport: Transport) -> None:
         if self.is_closed:
@@ -184,7 +202,7 @@ class NodeConnection(Channel):
             self._setup_deadline_ms = now_ms + self._attempt_ms
             try:
                 self._transport = self._settings.network.connect(
-                    address, self._settings.options, self._settings.tls, self.node.host
+                    address, self._settings.options, self._tls, self.node.host
                 )
             except OSError as failure:
                 error = failure

@@ -31,6 +31,7 @@ class ConnectionFailure(NamedTuple):
         error: Why it ended.
         attempt: Consecutive failed connections to this node, this one included.
         was_idle: Whether it had served requests and nothing was in flight: the peer tidies up, and nothing is lost.
+        at_ms: When it ended.
     """
 
     node: Node
@@ -38,6 +39,7 @@ class ConnectionFailure(NamedTuple):
     error: KafkaError
     attempt: int
     was_idle: bool = False
+    at_ms: int = 0
 
     @property
     def is_hopeless(self) -> bool:
@@ -86,6 +88,11 @@ class NodeState(Link):
         """Whether the first connection is in progress and has no answer so far."""
         connection = self.connection
         return connection is not None and not connection.is_ready and self.last_failure is None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection that takes requests."""
+        return self.connection is not None and self.connection.is_ready
 
     @property
     def stage(self) -> ConnectionStage | None:

@@ -60,12 +60,14 @@ class NodePool(Traffic):
         wakeup: Called, it makes `poll` return soon. For any thread, and for signal handlers.
         to_wake: Called, and removed, right before `poll` waits, most of them without the GIL.
         add_node: `KnownNodes.add`, for a broker that another one named, such as a coordinator.
+        settings: The settings of all connections.
     """
 
     def __init__(
         self, settings: ConnectionSettings, clock: Clock, *, random: Callable[[], float] = random.random
     ) -> None:
         super().__init__(clock)
+        self.settings = settings
         self._max_in_flight = settings.options.max_in_flight_requests_per_connection
         self._max_idle_ms, self._never_logs_in = settings.options.connections_max_idle_ms, settings.mechanism is None
         self._random = random
@@ -134,6 +136,11 @@ class NodePool(Traffic):
         states = [state for node_id, state in self.members.states.items() if node_id != other_than]
         start = int(self._random() * len(states))
         return least_loaded(states[start:] + states[:start], now_ms, self._max_in_flight)
+
+    @property
+    def may_be_accepted_later(self) -> bool:
+        """Whether refused credentials or certificates may be accepted later: they were once, and rotate."""
+        return self.ready_count > 0 and self.settings.can_change
 
     @property
     def is_any_connected(self) -> bool:

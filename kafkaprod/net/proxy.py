@@ -9,9 +9,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.config.secret import Secret
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.background import Offload
 from kafkaprod.net.transport import OS_DEFAULT, TcpTransport, Transport
@@ -27,7 +28,8 @@ class Proxy:
     """A proxy. Thread-safe.
 
     Args:
-        url: `socks5://user:password@host:port`, `socks4://` or `http://`.
+        url: `socks5://user:password@host:port`, `socks4://` or `http://`; one in a variable or a file is read for each
+            connection.
 
     Attributes:
         place: The address without user and password, for messages.
@@ -36,23 +38,13 @@ class Proxy:
         ConfigError: The text is not an address, or python-socks is not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: Secret) -> None:
         try:
-            from python_socks import ProxyError, ProxyTimeoutError, parse_proxy_url
-            from python_socks.sync import Proxy as SyncProxy
+            from python_socks import ProxyError, ProxyTimeoutError
         except ImportError as error:
             raise ConfigError("proxy_url needs python-socks: pip install 'kafkaprod[proxy]'") from error
-        try:
-            kind, host, port, _, _ = parse_proxy_url(url)
-            scheme = kind.name.lower()
-            options = {} if scheme == "http" else {"rdns": True}
-            self._proxy = SyncProxy.from_url(url, **options)
-        except (ValueError, TypeError) as error:
-            raise ConfigError(
-                "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
-                "user:password@ if the proxy wants them"
-            ) from error
-        self.place = f"{scheme}://{host}:{port}"
+        self._url = url
+        _, self.place = _read(url)
         self._errors = (ProxyError, ProxyTimeoutError)
 
     def connect(self, host: str, port: int, timeout_ms: int) -> socket.socket:
@@ -60,9 +52,11 @@ class Proxy:
 
         Raises:
             OSError: The proxy cannot be reached, refuses, or cannot reach the broker.
+            ConfigError: The address has changed and cannot be used.
         """
+        proxy, self.place = _read(self._url)
         try:
-            return self._proxy.connect(host, port, timeout=timeout_ms / 1000)
+            return proxy.connect(host, port, timeout=timeout_ms / 1000)  # type: ignore[no-any-return]
         except self._errors as error:
             raise OSError(str(error)) from None
 
@@ -71,6 +65,7 @@ class Proxy:
         offload: Offload,
         node: Node,
         settings: ConnectionSettings,
+        tls: ssl.SSLContext | None,
         timeout_ms: int,
         on_transport: Callable[[Transport], None],
         on_error: Callable[[Exception, str], None],
@@ -78,9 +73,27 @@ class Proxy:
         """Connect to a broker on a helper thread; call one of the two on the I/O thread."""
         offload(
             partial(self.connect, node.host, node.port, timeout_ms),
-            lambda sock, _: on_transport(_transport_over(sock, settings.options, settings.tls, node.host)),
+            lambda sock, _: on_transport(_transport_over(sock, settings.options, tls, node.host)),
             lambda error, _: on_error(error, f"the proxy {self.place} gives no connection"),
         )
+
+
+def _read(url: Secret) -> tuple[Any, str]:
+    """Return the library's proxy and its place. Raises ConfigError if the text is not an address."""
+    from python_socks import parse_proxy_url
+    from python_socks.sync import Proxy as SyncProxy
+
+    try:
+        text = url.reveal()
+        kind, host, port, _, _ = parse_proxy_url(text)
+        scheme = kind.name.lower()
+        options = {} if scheme == "http" else {"rdns": True}
+        return SyncProxy.from_url(text, **options), f"{scheme}://{host}:{port}"
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
+            "user:password@ if the proxy wants them"
+        ) from error
 
 
 def _transport_over(

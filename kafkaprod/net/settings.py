@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.retry import ExponentialBackoff
-from kafkaprod.security.sasl import MechanismFactory
+from kafkaprod.security.sasl import MechanismFactory, PasswordLogins
 
 if TYPE_CHECKING:
     import ssl
 
     from kafkaprod.net.proxy import Proxy
+    from kafkaprod.security.tls import CertificateFiles
 
 SOFTWARE_NAME: Final = "kafkaprod"  # brokers count clients by it (KIP-511)
 
@@ -27,6 +28,8 @@ class ConnectionSettings:
         software_version: Sent to the broker with SOFTWARE_NAME.
         tls: Context for TLS; None: plain TCP.
         mechanism: Makes a SASL mechanism for each login; None: no login.
+        credentials: User name and password of the logins that begin from now on; None: there are none.
+        certificate_files: Give each connection a context in place of `tls`; None: nothing can change.
         network: Makes the connections.
         proxy: Makes them in place of `network`; None: no proxy.
     """
@@ -37,6 +40,15 @@ class ConnectionSettings:
     mechanism: MechanismFactory | None = None
     network: Network = SOCKETS
     proxy: Proxy | None = None
+    credentials: PasswordLogins | None = None
+    certificate_files: CertificateFiles | None = None
+
+    @property
+    def can_change(self) -> bool:
+        """Whether what brokers refuse now may be what they accept later: passwords, tokens or certificates rotate."""
+        if self.certificate_files is not None:
+            return True
+        return self.mechanism is not None and (self.credentials is None or self.credentials.can_change)
 
     @property
     def reconnect_backoff(self) -> ExponentialBackoff:

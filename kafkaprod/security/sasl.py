@@ -8,8 +8,9 @@ No secret ever appears in a repr or an error message.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
+from kafkaprod.config.secret import Secret
 from kafkaprod.errors import AuthenticationError, ConfigError
 
 
@@ -36,6 +37,65 @@ class Mechanism(Protocol):
 
 MechanismFactory = Callable[[], Mechanism]
 """Makes a fresh mechanism for one login; must not block."""
+
+
+class PasswordLogins:
+    """The user name and password of the logins that begin from now on. Thread-safe.
+
+    Args:
+        username: The user's name.
+        password: If it is in a variable or a file, it is read for each login.
+    """
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self._pair = (username, password)
+        self._is_replaced = False
+
+    @property
+    def can_change(self) -> bool:
+        """Whether a later login may have others."""
+        return self._is_replaced or self._pair[1].is_live
+
+    def replace(self, username: str, password: Secret) -> None:
+        """Take others for the next logins; connections that are open keep their session."""
+        self._is_replaced = True
+        self._pair = (username, password)
+
+    def reveal(self) -> tuple[str, str]:
+        """Return user name and password as they are now. May block."""
+        username, password = self._pair
+        return username, password.reveal()
+
+
+class PasswordMechanism:
+    """A mechanism with a password, which is read when the login begins, not before. See `Mechanism`.
+
+    Args:
+        name: The name of the mechanism.
+        credentials: The user's name and password.
+        make: Makes the mechanism itself of user name and password.
+    """
+
+    def __init__(self, name: str, credentials: PasswordLogins, make: Callable[[str, str], Mechanism]) -> None:
+        self.name: Final = name
+        self._credentials = credentials
+        self._make = make
+        self._mechanism: Mechanism | None = None
+
+    def first(self) -> bytes:
+        """Read the password and return the client's first message.
+
+        Raises:
+            ConfigError: The mechanism does not take such a password.
+        """
+        self._mechanism = self._make(*self._credentials.reveal())
+        return self._mechanism.first()
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """Answer the server's message, as `Mechanism`."""
+        if self._mechanism is None:
+            raise AuthenticationError(f"{self.name}: the server sent a message before the client's first one")
+        return self._mechanism.step(challenge)
 
 
 class PlainMechanism:

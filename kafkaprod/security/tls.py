@@ -1,19 +1,94 @@
 """An `ssl.SSLContext` from options: PEM files, TLS 1.2 or later, chain and host name verified.
 
 A context that the user made is used unchanged and never passes through here. New files (rotated certificates) take
-effect with a new context; connections that are open keep theirs.
+effect with the next connection, by a new context; connections that are open keep theirs.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import tempfile
+import threading
 from collections.abc import Callable
+from typing import Final
 
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.errors import ConfigError
+
+_FILES: Final = ("ssl_cafile", "ssl_crlfile", "ssl_certfile", "ssl_keyfile")
+_TEXTS: Final = ("ssl_ca_pem", "ssl_certificate_pem", "ssl_key_pem", "ssl_password")
+
+logger = logging.getLogger("kafkaprod.security")
+
+
+class CertificateFiles:
+    """The context of a client, made again when one of the files behind it has changed. Thread-safe.
+
+    While new files cannot be used, as for a moment when the certificate is new and its key is not there yet, it is the
+    last one that could be made.
+
+    Args:
+        options: The `ssl_` options.
+
+    Attributes:
+        context: The last one made.
+
+    Raises:
+        ConfigError: As `client_context`.
+    """
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._seen = self._look()
+        self.context = client_context(options)
+
+    @property
+    def can_change(self) -> bool:
+        """Whether there is a file, or a text in one or in a variable."""
+        options = self._options
+        texts = (getattr(options, name) for name in _TEXTS)
+        return any(getattr(options, name) is not None for name in _FILES) or any(
+            text is not None and text.is_live for text in texts
+        )
+
+    def current(self) -> ssl.SSLContext:
+        """Return the context for a new connection. Blocks: it looks at the files, and reads them if they changed.
+
+        While another thread does so, which may take long where a file system hangs, it is the last one.
+        """
+        if not self._lock.acquire(blocking=False):
+            return self.context
+        try:
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self.context = client_context(self._options)
+                except ConfigError as error:
+                    logger.warning("the changed certificate files are not used: %s", error)
+                else:
+                    logger.info("the certificate files have changed: new connections use them")
+            return self.context
+        finally:
+            self._lock.release()
+
+    def _look(self) -> list[object]:
+        """Return what is another when a file was written or replaced."""
+        texts = (getattr(self._options, name) for name in _TEXTS)
+        seen: list[object] = [text.reveal() for text in texts if text is not None and text.is_live]
+        for path in (getattr(self._options, name) for name in _FILES):
+            if path is not None:
+                try:
+                    found = os.stat(path)
+                except OSError:
+                    seen.append(None)
+                else:
+                    seen.append((found.st_ino, found.st_size, found.st_mtime_ns))
+        return seen
 
 
 def client_context(options: ConnectionOptions) -> ssl.SSLContext:

@@ -400,12 +400,6 @@ def test_purge_fails_batched_records_too(servers: str, topic: str) -> None:
     producer.close()
 
 
-def test_what_is_not_offered_says_what_to_do(servers: str) -> None:
-    producer = Producer({"bootstrap.servers": servers})
-    with pytest.raises(KafkaException, match="make one with the new credentials"):
-        producer.set_sasl_credentials("user", "password")
-
-
 def test_every_public_name_of_the_original_is_there() -> None:
     for kind in ("Producer", "Message", "KafkaError", "SerializingProducer"):
         theirs = {name for name in dir(getattr(confluent_kafka, kind)) if not name.startswith("_")}

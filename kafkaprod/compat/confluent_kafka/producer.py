@@ -327,9 +327,12 @@ class Producer:
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Refuse: credentials are part of the options. Raises KafkaException."""
-        text = "set_sasl_credentials() is not offered: close this producer and make one with the new credentials"
-        raise KafkaException(KafkaError(CODES["_NOT_IMPLEMENTED"], text))
+        """Take a user name and a password for the next logins; without effect where no password is needed, as there."""
+        if not isinstance(username, str) or not isinstance(password, str):
+            raise TypeError("user name and password must be str")
+        if self._engine.config.sasl_plain_password is not None:
+            with _theirs():
+                self._engine.set_sasl_credentials(username, password)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Fail records without an outcome; poll() gives their reports.

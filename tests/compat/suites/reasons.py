@@ -15,7 +15,6 @@ CONFLUENT_KAFKA = {
     "test_produce_batch_api_compatibility": "does not apply: AvroProducer, removed upstream, is not offered",
     "test_core_callbacks_exception_different_types": "fails: error_cb comes within 0.1 s of a failure, there sooner",
     "test_kafkaError_unknown_error": "fails: KafkaError is no exception here and cannot be raised",
-    "test_set_sasl_credentials_api": "fails: set_sasl_credentials() is not offered",
     "test_oauth_cb_failure": "does not apply: it tests a consumer",
     "test_aio_oauth_cb_failure": "does not apply: it tests a consumer",
 }

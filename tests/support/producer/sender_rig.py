@@ -93,6 +93,7 @@ class FakePool:
     wakeups: int = 0
     is_rebootstrap_required: bool = False
     is_bootstrap_hopeless: bool = False
+    may_be_accepted_later: bool = False
     refuses: KafkaError | None = None
     breaks: BaseException | None = None
     while_polled: Callable[[], object] = lambda: None
@@ -185,6 +186,10 @@ class FakePool:
 
     def last_failure(self, node_id: int) -> ConnectionFailure | None:
         return self.last_failures.get(node_id)
+
+    def newest_failure_ms(self, node_id: int) -> int:
+        failures = [self.last_failures[node_id]] if node_id in self.last_failures else self.last_failures.values()
+        return -1 if node_id in self.ready else max((failure.at_ms for failure in failures), default=-1)
 
     def why_not_connected(self) -> KafkaError | None:
         return next((failure.error for failure in self.last_failures.values()), None)
@@ -361,5 +366,5 @@ class Rig:
         self.complete(sent, body=body, latency_ms=write_ms + 3, written_at_ms=write_ms)
 
 
-def failure(error: KafkaError, attempt: int = 1) -> ConnectionFailure:
-    return ConnectionFailure(Node(-1, "h", 1), ConnectionStage.CONNECT, error, attempt)
+def failure(error: KafkaError, attempt: int = 1, at_ms: int = 0) -> ConnectionFailure:
+    return ConnectionFailure(Node(-1, "h", 1), ConnectionStage.CONNECT, error, attempt, at_ms=at_ms)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.secret import LiveSecret
 from kafkaprod.errors import ConfigError
 
 LOGIN = {
@@ -42,3 +44,32 @@ def test_other_texts_are_the_secret() -> None:
 def test_a_place_without_a_secret_is_refused(place: str) -> None:
     with pytest.raises(ConfigError, match=r"sasl_plain_password.*env:NAME of a variable that is set, or file:PATH"):
         password(place)
+
+
+def test_a_secret_in_a_file_is_read_each_time_and_kept_while_it_cannot_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "password"
+    path.write_text("first", encoding="utf-8")
+    secret = LiveSecret(f"file:{path}")
+    path.write_text("second\n", encoding="utf-8")
+    assert (secret.reveal(), repr(secret), secret.is_live) == ("second", "[hidden]", True)
+    path.unlink()
+    assert secret.reveal() == "second"
+    assert "cannot be read" in caplog.text
+    assert "second" not in caplog.text
+    path.write_bytes(b"\xff")
+    assert secret.reveal() == "second"
+    path.write_text("third", encoding="utf-8")
+    assert secret.reveal() == "third"
+
+
+def test_live_secrets_of_one_place_are_equal_and_a_copy_elsewhere_is_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "text")
+    one, other = LiveSecret("env:KAFKA_PASSWORD"), LiveSecret("env:KAFKA_PASSWORD")
+    assert one == other
+    assert hash(one) == hash(other)
+    copy = pickle.loads(pickle.dumps(one))
+    monkeypatch.setenv("KAFKA_PASSWORD", "later")
+    assert copy.reveal() == "text"
+    assert not copy.is_live

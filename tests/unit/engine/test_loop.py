@@ -149,6 +149,15 @@ class TestMetadata:
         assert isinstance(queued.exception(0), AuthenticationError)
         assert not sent_future.done()
 
+    def test_refused_credentials_that_rotate_fail_nothing(self) -> None:
+        rig = Rig()
+        rig.pool.may_be_accepted_later = True
+        rig.pool.ready.clear()
+        queued = rig.send()
+        rig.pool.failures.append(failure(AuthenticationError("no")))
+        rig.turn()
+        assert not queued.done()
+
 
 class TestProducerId:
     def test_nothing_is_sent_before_there_is_one(self) -> None:
@@ -566,7 +575,7 @@ class TestExpiry:
         rig = Rig(delivery_timeout_ms=5000)
         future, sent = rig.in_flight()
         rig.complete(sent, error=LOST, is_possibly_persisted=True)
-        rig.pool.last_failures[1] = failure(LOST)
+        rig.pool.last_failures[1] = failure(LOST, at_ms=rig.clock.now_ms())
         rig.pool.ready.clear()
         rig.turn()
         rig.turn(5000)
@@ -574,6 +583,22 @@ class TestExpiry:
         assert isinstance(error, DeliveryTimeoutError)
         assert error.__cause__ is LOST
         assert "the last error: cut" in str(error)
+
+    @pytest.mark.parametrize("is_login_newer", [True, False])
+    def test_newest_error_is_the_cause(self, is_login_newer: bool) -> None:
+        rig = Rig(delivery_timeout_ms=5000)
+        future, sent = rig.in_flight()
+        refused = AuthenticationError("refused")
+        rig.turn(100)
+        rig.complete(sent, error=LOST, is_possibly_persisted=True)
+        rig.turn()
+        now_ms = rig.clock.now_ms()
+        rig.pool.last_failures[-1] = failure(refused, at_ms=now_ms + 1 if is_login_newer else now_ms - 1)
+        rig.pool.ready.clear()
+        rig.turn(5000)
+        error = future.exception(0)
+        assert error is not None
+        assert error.__cause__ is (refused if is_login_newer else LOST)
 
     def test_last_refusal_of_the_partition_is_the_cause(self) -> None:
         rig = Rig(delivery_timeout_ms=1000)

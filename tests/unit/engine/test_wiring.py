@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.secret import Secret
 from kafkaprod.engine.wiring import (
     compression_level,
     connection_settings,
     mechanism_factory,
+    password_mechanism,
     request_bytes,
     tls_context,
 )
@@ -70,8 +73,50 @@ def test_certificate_file_that_is_not_there_is_a_config_error() -> None:
 def test_each_login_gets_a_mechanism_of_its_own(name: str, kind: type) -> None:
     make = mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism=name, **LOGIN))
     assert make is not None
-    assert isinstance(make(), kind)
+    assert make().name == name
     assert make() is not make()
+    assert isinstance(password_mechanism(name)("user", "secret"), kind)
+
+
+@pytest.mark.parametrize("place", ["file", "env"])
+def test_password_in_a_file_or_variable_is_read_when_a_login_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    path = tmp_path / "password"
+
+    def write(text: str) -> None:
+        path.write_text(text + "\n", encoding="utf-8")
+        monkeypatch.setenv("KAFKA_PASSWORD", text)
+
+    write("first")
+    source = {"file": f"file:{path}", "env": "env:KAFKA_PASSWORD"}[place]
+    options = {"sasl_plain_username": "user", "sasl_plain_password": source}
+    settings = connection_settings(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **options))
+    assert settings.can_change
+    assert settings.mechanism is not None
+    login = settings.mechanism()
+    write("second")
+    assert login.first() == b"\0user\0second"
+    assert login.step(b"") is None
+    write("")
+    assert settings.mechanism().first() == b"\0user\0second"  # as while the file is written
+
+
+def test_credentials_can_be_replaced() -> None:
+    settings = connection_settings(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **LOGIN))
+    assert settings.credentials is not None
+    assert settings.mechanism is not None
+    assert not settings.can_change
+    settings.credentials.replace("other", Secret("word"))
+    assert settings.can_change
+    assert settings.mechanism().first() == b"\0other\0word"
+
+
+def test_token_logins_can_change_and_connections_without_logins_cannot() -> None:
+    tokens = config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", oauth_cb=lambda _: ("token", 0.0))
+    assert connection_settings(tokens).can_change
+    assert not connection_settings(config()).can_change
+    assert not connection_settings(config(security_protocol="SSL")).can_change
 
 
 @pytest.mark.parametrize("missing", LOGIN)

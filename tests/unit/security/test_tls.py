@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.config.secret import Secret
+from kafkaprod.config.secret import LiveSecret, Secret
 from kafkaprod.errors import ConfigError
-from kafkaprod.security.tls import client_context
+from kafkaprod.security.tls import CertificateFiles, client_context
 from tests.support.config import unchecked_config
 from tests.support.net.certificates import Authority, Pem
 
@@ -165,3 +165,44 @@ def test_unusable_files_and_ciphers_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match="ssl_"):
             client_context(options)
+
+
+def test_changed_files_make_another_context_and_unusable_ones_leave_the_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (Authority(tmp_path, name) for name in ("one", "two"))
+    paths = {name: tmp_path / name for name in ("ca", "certificate", "key")}
+
+    def write(authority: Authority, *names: str) -> None:
+        own = authority.issue("own", ["client"])
+        for name, source in (("ca", authority.cafile), ("certificate", own.certfile), ("key", own.keyfile)):
+            if not names or name in names:
+                paths[name].write_bytes(source.read_bytes())
+
+    write(first)
+    options = unchecked_config(ssl_cafile=paths["ca"], ssl_certfile=paths["certificate"], ssl_keyfile=paths["key"])
+    files = CertificateFiles(options)
+    context = files.current()
+    assert files.can_change
+    assert files.current() is context
+    write(second, "ca", "certificate")  # its key is not there yet
+    assert files.current() is context
+    assert "not used" in caplog.text
+    paths["key"].unlink()
+    assert files.current() is context
+    write(second)
+    renewed = files.current()
+    assert renewed is not context
+    assert [each["subject"] for each in renewed.get_ca_certs()] != [each["subject"] for each in context.get_ca_certs()]
+    assert files.current() is renewed
+
+
+def test_pem_text_in_a_file_is_read_again(tmp_path: Path) -> None:
+    authorities = [Authority(tmp_path, name) for name in ("one", "two")]
+    path = tmp_path / "ca"
+    path.write_bytes(authorities[0].cafile.read_bytes())
+    files = CertificateFiles(unchecked_config(ssl_ca_pem=LiveSecret(f"file:{path}")))
+    context = files.current()
+    path.write_bytes(authorities[1].cafile.read_bytes())
+    assert files.current() is not context
+    assert not CertificateFiles(unchecked_config()).can_change

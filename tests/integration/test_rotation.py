@@ -1,0 +1,185 @@
+"""Passwords and certificates that rotate under a running producer: no record is lost, nothing is restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod import AsyncProducer, Producer
+from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.compat import confluent_kafka
+from kafkaprod.errors import AuthenticationError, ConfigError
+from tests.support.net.certificates import Authority
+
+USER, OLD, NEW = "ann", "first-word", "second-word"
+BOUND_S = 30
+RECORDS = 20
+
+
+class RotatingBroker:
+    """A broker that is started again at its port, with the same data and other secrets."""
+
+    def __init__(self, data_dir: Path, **options: Any) -> None:
+        self._data_dir = data_dir
+        self._port = 0
+        self.start(**options)
+
+    def start(self, **options: Any) -> None:
+        self._broker = EmbeddedBroker(self._data_dir, port=self._port, topics={"t": 1}, **options).start()
+        self.bootstrap = self._broker.bootstrap_servers
+        self._port = int(self.bootstrap.rpartition(":")[2])
+
+    def restart(self, **options: Any) -> None:
+        self.close()
+        self.start(**options)
+
+    def close(self) -> None:
+        self._broker.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RotatingBroker]:
+    rotating = RotatingBroker(tmp_path / "data", sasl_users={USER: OLD})
+    yield rotating
+    rotating.close()
+
+
+def login(broker: RotatingBroker, mechanism: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": password,
+        "reconnect.backoff.max.ms": 100,
+    }
+
+
+def offsets_after(producer: Producer, rotate: Callable[[], None]) -> list[int]:
+    """Send before, while and after the secrets rotate; return the offsets of all records."""
+    futures = [producer.send("t", b"before") for _ in range(RECORDS)]
+    producer.flush()
+    rotate()
+    futures += [producer.send("t", b"after") for _ in range(RECORDS)]
+    return sorted(future.result(BOUND_S).offset for future in futures)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_password_in_a_file_rotates_after_the_broker_has_refused_the_old_one(
+    broker: RotatingBroker, tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "password"
+    path.write_text(OLD + "\n", encoding="utf-8")
+    refused = threading.Event()
+
+    def listen(record: logging.LogRecord) -> bool:
+        if "SASL_AUTHENTICATION_FAILED" in record.getMessage():
+            refused.set()
+        return True
+
+    caplog.handler.addFilter(listen)
+    with caplog.at_level(logging.DEBUG, "kafkaprod"), Producer(login(broker, mechanism, f"file:{path}")) as producer:
+        queued = []
+
+        def rotate() -> None:
+            broker.restart(sasl_users={USER: NEW})
+            queued.append(producer.send("t", b"while"))
+            assert refused.wait(BOUND_S)
+            path.write_text(NEW + "\n", encoding="utf-8")
+
+        assert offsets_after(producer, rotate) == [*range(RECORDS), *range(RECORDS + 1, 2 * RECORDS + 1)]
+        assert queued[0].result(BOUND_S).offset == RECORDS
+    assert OLD not in caplog.text
+    assert NEW not in caplog.text
+
+
+def test_password_in_a_variable_rotates(broker: RotatingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", OLD)
+    with Producer(login(broker, "PLAIN", "env:KAFKA_PASSWORD")) as producer:
+
+        def rotate() -> None:
+            monkeypatch.setenv("KAFKA_PASSWORD", NEW)
+            broker.restart(sasl_users={USER: NEW})
+
+        assert offsets_after(producer, rotate) == list(range(2 * RECORDS))
+
+
+def test_credentials_are_replaced_while_the_producer_runs(broker: RotatingBroker) -> None:
+    with Producer(login(broker, "SCRAM-SHA-512", OLD)) as producer:
+
+        def rotate() -> None:
+            producer.set_sasl_credentials("bob", NEW)
+            broker.restart(sasl_users={"bob": NEW})
+
+        assert offsets_after(producer, rotate) == list(range(2 * RECORDS))
+        producer.check()  # on a connection of its own
+        with pytest.raises(ConfigError, match="empty"):
+            producer.set_sasl_credentials("bob", "")
+
+
+def test_refused_literal_password_fails_records_by_its_name(broker: RotatingBroker) -> None:
+    with Producer(login(broker, "PLAIN", OLD)) as producer:
+        producer.send("t", b"x").result(BOUND_S)
+        broker.restart(sasl_users={USER: NEW})
+        error = producer.send("t", b"x").exception(BOUND_S)
+        assert isinstance(error, AuthenticationError)
+        producer.set_sasl_credentials(USER, NEW)
+        assert producer.send("t", b"x").result(BOUND_S).offset == 1
+
+
+def test_other_interfaces_replace_credentials_too(broker: RotatingBroker) -> None:
+    reports: list[Any] = []
+    theirs = confluent_kafka.Producer(login(broker, "PLAIN", OLD))
+    theirs.produce("t", b"x", on_delivery=lambda error, _: reports.append(error))
+    theirs.flush()
+    theirs.set_sasl_credentials(USER, NEW)
+
+    async def run() -> None:
+        async with AsyncProducer(login(broker, "PLAIN", OLD)) as producer:
+            await producer.send_and_wait("t", b"x")
+            producer.set_sasl_credentials(USER, NEW)
+            broker.restart(sasl_users={USER: NEW})
+            async with asyncio.timeout(BOUND_S):
+                await producer.send_and_wait("t", b"x")
+
+    asyncio.run(run())
+    theirs.produce("t", b"x", on_delivery=lambda error, _: reports.append(error))
+    theirs.flush()
+    assert reports == [None, None]
+    with pytest.raises(TypeError, match="must be str"):
+        theirs.set_sasl_credentials(None, NEW)  # type: ignore[arg-type]
+    without = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    without.set_sasl_credentials(USER, NEW)  # as there: no effect
+    with Producer(bootstrap_servers=broker.bootstrap) as native, pytest.raises(ConfigError, match="PLAIN and SCRAM"):
+        native.set_sasl_credentials(USER, NEW)
+
+
+def test_certificates_and_their_authority_rotate(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    files = {name: tmp_path / f"client-{name}" for name in ("ca", "certificate", "key")}
+
+    def issue(name: str) -> list[Path]:
+        authority = Authority(tmp_path, name)
+        own = authority.issue(f"{name}-server", ["127.0.0.1"])
+        client = authority.issue(f"{name}-client", ["client"], is_for_clients=True)
+        for place, source in zip(files.values(), (authority.cafile, client.certfile, client.keyfile), strict=True):
+            shutil.copy(source, place)
+        return [own.certfile, own.keyfile, authority.cafile]
+
+    broker = RotatingBroker(tmp_path / "data", tls_files=issue("one"))
+    request.addfinalizer(broker.close)
+    options = {
+        "security.protocol": "SSL",
+        "ssl_cafile": files["ca"],
+        "ssl_certfile": files["certificate"],
+        "ssl_keyfile": files["key"],
+        "reconnect.backoff.max.ms": 100,
+    }
+    with Producer({"bootstrap.servers": broker.bootstrap, **options}) as producer:
+        assert offsets_after(producer, lambda: broker.restart(tls_files=issue("two"))) == list(range(2 * RECORDS))
