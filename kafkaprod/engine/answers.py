@@ -298,6 +298,8 @@ class Answers:
         self._identity.on_batch_failed(ref, error)
         maybe_persisted = may_be_persisted(failure.code) if failure.maybe_persisted is None else failure.maybe_persisted
         ref.fail(error, failure.record_errors, maybe_persisted)
+        if failure.code == ErrorCode.UNKNOWN_PRODUCER_ID:
+            ref.note_producer_unknown()
         if isinstance(failure.error, OutOfOrderSequenceError):
             logger.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
 

@@ -158,8 +158,8 @@ class KafkaCluster:
         for node_id in self.node_ids:
             self.start_node(node_id)
         self.wait_until_ready()
-        if self._zookeeper is not None:
-            self._create_scram_users()  # with KRaft they come with the formatted storage
+        if self._zookeeper is not None and any(name.startswith("SASL") for name in self.listeners):
+            self._create_scram_users()  # with KRaft they come with the formatted storage; Kafka 2.7 has the request
 
     def start_node(self, node_id: int) -> None:
         """Start one node without waiting for it."""

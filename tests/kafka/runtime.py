@@ -19,7 +19,8 @@ from pathlib import Path
 
 BROKER_VERSION = "4.4.0"  # the newest release on the central Maven repository
 OLD_BROKER_VERSION = "3.9.2"  # the last line with KRaft and the old message formats; no KIP-890 by default
-OLDEST_BROKER_VERSION = "2.8.2"  # with ZooKeeper; the oldest tried on Java 17
+OLDEST_BROKER_VERSION = "2.8.2"  # with ZooKeeper
+WITHOUT_EPOCHS_VERSION = "2.4.1"  # its coordinators give a running producer no newer epoch (KIP-360 is of Kafka 2.5)
 SPARK_CONNECTOR_CLIENTS = (
     "3.9.2"  # the clients that the connector of Spark 4.2 is made for; its POM file names the rest
 )

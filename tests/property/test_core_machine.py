@@ -3,8 +3,8 @@
 What must hold whatever happens:
 - bytes that a request exported do not change until it is finished and nobody holds them (KAFKA-19012);
 - every record gets exactly one outcome, and a delivered one the offset under which its bytes stand in the log;
-- a sequence number of a producer epoch never stands for two different records, and a record that may be in the log
-  is never numbered anew;
+- a sequence number of a producer epoch never stands for two different records, unless the first was definitely
+  rejected and no newer epoch can be had; a record that may be in the log is never numbered anew;
 - at the end every byte is back in the pool.
 Run it on a debug build too (KAFKAPROD_DEBUG=1): freed slabs are poisoned there, and a stale write aborts.
 """
@@ -25,7 +25,7 @@ from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod._core.requests.produce_request import ProduceRequest
-from kafkaprod._core.requests.settlement import BatchRef, abort_batches, expired_batches
+from kafkaprod._core.requests.settlement import BatchRef, abort_batches, expired_batches, incomplete_batches
 from kafkaprod._core.requests.split import split_batch
 from kafkaprod.compression import decompress, make_codec
 from kafkaprod.errors import DeliveryTimeoutError, IllegalStateError, ProducerClosedError
@@ -76,8 +76,9 @@ class CoreMachine(RuleBasedStateMachine):
         mutes=st.booleans(),
         codec=st.sampled_from(["none", "none", "none", "zstd"]),
         pool_bytes=st.sampled_from([8192, 20_000, 100_000]),
+        reuses=st.booleans(),
     )
-    def start(self, is_idempotent: bool, mutes: bool, codec: str, pool_bytes: int) -> None:
+    def start(self, is_idempotent: bool, mutes: bool, codec: str, pool_bytes: int, reuses: bool) -> None:
         self.engine = Engine(
             leaders=[1, 1, 2, 2],
             pool_bytes=pool_bytes,
@@ -87,6 +88,9 @@ class CoreMachine(RuleBasedStateMachine):
             mutes=mutes,
             codec=make_codec(codec),
         )
+        self.reuses = reuses and is_idempotent
+        if self.reuses:
+            self.engine.drain.set_producer(4000, 1, reuses_sequences=True)
         self.model = Model()
         self.live: list[Live] = []
         self.held: list[tuple[memoryview, bytes]] = []
@@ -181,6 +185,13 @@ class CoreMachine(RuleBasedStateMachine):
         if value in self.model.in_doubt:
             assert self.model.in_doubt[value] == (pid, epoch, base + i)
 
+    def _free_numbers(self, ref: BatchRef) -> None:
+        """A batch that is not in the log fails: where no newer epoch can be had, its numbers may be given again."""
+        pid, epoch, base = ref.producer
+        if self.reuses and not ref.maybe_persisted:
+            for i in range(ref.record_count):
+                self.model.numbered.pop((ref.partition, pid, epoch, base + i), None)
+
     @precondition(lambda self: self.live)
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
@@ -202,6 +213,7 @@ class CoreMachine(RuleBasedStateMachine):
             log += values
             assert ref.succeed(base_offset)
         elif fate == "reject":
+            self._free_numbers(ref)
             assert ref.fail(REJECTED)
         elif fate == "split" and ref.record_count > 1:
             assert split_batch(ref, max(1, ref.size_bytes // 2)) >= 1
@@ -212,6 +224,8 @@ class CoreMachine(RuleBasedStateMachine):
                 if ref.forget_sequence():
                     assert not any(value in self.model.in_doubt for value in values)
                     assert before[2] >= 0
+                    for i in range(len(values) if self.reuses else 0):
+                        self.model.numbered.pop((ref.partition, *before[:2], before[2] + i), None)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
@@ -261,10 +275,15 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(age_ms=st.sampled_from([0, 50, 200]))
     def expire(self, age_ms: int) -> None:
         for ref in expired_batches(self.engine.accumulator, self.engine.now_ms - age_ms):
-            assert ref.fail(EXPIRED)
+            if ref.state != "sent":
+                self._free_numbers(ref)
+            assert ref.fail(EXPIRED, maybe_persisted=ref.state == "sent")
 
     @rule(unsent_only=st.booleans())
     def abort(self, unsent_only: bool) -> None:
+        for ref in incomplete_batches(self.engine.accumulator):
+            if ref.state != "sent" and not (unsent_only and ref.was_sent):
+                self._free_numbers(ref)
         abort_batches(self.engine.accumulator, CLOSED, unsent_only)
 
     @rule(
@@ -277,7 +296,7 @@ class CoreMachine(RuleBasedStateMachine):
     def bump_epoch(self) -> None:
         if self.engine.drain.is_idempotent:
             self.epoch += 1
-            self.engine.drain.set_producer(4000, self.epoch)
+            self.engine.drain.set_producer(4000, self.epoch, self.reuses)
 
     @rule()
     def sticky_and_reports(self) -> None:

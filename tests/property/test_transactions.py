@@ -33,8 +33,9 @@ OFFSETS = {PARTITIONS[0]: OffsetAndMetadata(1)}
 class Transactions(RuleBasedStateMachine):
     """The machine, a coordinator, and the batches between them."""
 
-    @initialize(is_v2=st.booleans())
-    def start(self, is_v2: bool) -> None:
+    @initialize(is_v2=st.booleans(), can_bump=st.booleans())
+    def start(self, is_v2: bool, can_bump: bool) -> None:
+        self.can_bump = can_bump or is_v2
         self.bench = Bench(is_v2=is_v2)
         self.machine = self.bench.machine
         self.coordinator = ModelCoordinator()
@@ -162,7 +163,10 @@ class Transactions(RuleBasedStateMachine):
             else:
                 self.started.add(self.machine.number)
         elif not is_written:
-            self._fail(partition, error_for(87) if has_answer else DeliveryTimeoutError("late"))
+            is_known = has_answer or self.can_bump
+            error = error_for(87) if has_answer else DeliveryTimeoutError("late", possibly_persisted=True)
+            self._fail(partition, error)
+            assert is_known or self.machine.state is State.FATAL_ERROR
 
     def _fail(self, partition: TopicPartition, error: KafkaError) -> None:
         self.machine.on_batch_failed(*partition, error, had_sequence=True)
@@ -201,7 +205,8 @@ class Transactions(RuleBasedStateMachine):
         request = self._next()
         if request is not None:
             self.request = None
-            self.machine.on_response(self._handle(request), request.versions[1], self.bench.now_ms)
+            version = request.versions[1] if self.can_bump or request.step is not Step.INIT else 1
+            self.machine.on_response(self._handle(request), version, self.bench.now_ms)
             self.added.update((self.machine.number, partition) for partition in self.machine.members.take_added())
 
     @precondition(lambda self: self._next() is not None)
@@ -238,7 +243,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(is_v2=st.booleans())
     def change_level(self, is_v2: bool) -> None:
-        self.machine.can_use_v2 = is_v2
+        self.machine.can_use_v2 = is_v2 and self.can_bump
 
     @rule()
     def work(self) -> None:
@@ -252,6 +257,7 @@ class Transactions(RuleBasedStateMachine):
     @invariant()
     def failure_is_there_when_needed(self) -> None:
         self._learn()
+        assert self.can_bump or self.request is None or self.request.step is not Step.BUMP
         has_failed = self.machine.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
         assert (self.machine.failure is not None) >= has_failed
 

@@ -130,6 +130,7 @@ cdef struct Partition:
     int32_t next_sequence
     int32_t last_acked_sequence
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
+    bint is_gap_in_doubt        # a batch of this epoch failed that may be in the log: its sequence is not used again
     int in_flight_count
     int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
     int64_t named_transaction   # number of the last transaction for which new_members() has named it

@@ -21,6 +21,9 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
   nothing unsent goes out until the partition is quiet and has a newer epoch. If it turns out that everything sent was
   acknowledged after all, it continues as before.
+- Where no newer epoch can be had (coordinators before Kafka 2.5), the sequences of batches that were all definitely
+  rejected are used again, once the partition is quiet: the log ends with the last acknowledged one, or, if the leader has
+  forgotten the producer, it expects 0.
 - * A batch is given a new sequence only if every attempt of it was definitely rejected; one that may be in the log
   never is. Java renumbers whatever is in flight, which can write a record twice.
 
@@ -45,8 +48,16 @@ cdef inline bint is_resolved(const Partition *p) noexcept nogil:
     return p.last_acked_sequence >= 0 and advance_sequence(p.last_acked_sequence, 1) == p.next_sequence
 
 
+cdef inline bint take_back_sequences(Partition *p) noexcept nogil:
+    """Continue behind the last acknowledged sequence; refused (False) if a later one may be in the log."""
+    if p.is_gap_in_doubt:
+        return False
+    p.next_sequence = 0 if p.last_acked_sequence < 0 else advance_sequence(p.last_acked_sequence, 1)
+    return True
+
+
 cdef inline bint sequence_allows(Partition *p, const Batch *b, int64_t producer_id, int16_t producer_epoch,
-                                 bint *wants_epoch) noexcept nogil:
+                                 bint reuses_sequences, bint *wants_epoch) noexcept nogil:
     """Whether the head batch may be drained now. Sets `wants_epoch` if the partition waits for a newer epoch."""
     if producer_id < 0:
         return False
@@ -59,7 +70,7 @@ cdef inline bint sequence_allows(Partition *p, const Batch *b, int64_t producer_
     if p.first_outstanding is not NULL:
         return False
     if p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:
-        if is_resolved(p):
+        if is_resolved(p) or (reuses_sequences and take_back_sequences(p)):
             p.needs_new_epoch = False
             return True
         wants_epoch[0] = True
@@ -77,6 +88,7 @@ cdef inline void assign_sequence(Partition *p, Batch *b, int64_t producer_id, in
         p.next_sequence = 0
         p.last_acked_sequence = -1
         p.needs_new_epoch = False
+        p.is_gap_in_doubt = False
     b.producer_id = producer_id
     b.producer_epoch = producer_epoch
     b.base_sequence = p.next_sequence
@@ -131,6 +143,15 @@ cdef inline void note_acked(Partition *p, const Batch *b) noexcept nogil:
     cdef int32_t last = advance_sequence(b.base_sequence, b.record_count - 1)
     if p.last_acked_sequence < 0 or ((<uint32_t>last - <uint32_t>p.last_acked_sequence) & <uint32_t>SEQUENCE_MASK) < 0x40000000:
         p.last_acked_sequence = last
+
+
+cdef inline void note_failed(Partition *p, const Batch *b) noexcept nogil:
+    """A batch has failed: its sequence, if it has one, is missing from the log, or may be."""
+    if b.base_sequence < 0:
+        return
+    p.needs_new_epoch = True
+    if b.maybe_persisted:
+        p.is_gap_in_doubt = True
 
 
 cdef inline bint forget_sequence(Partition *p, Batch *b) noexcept nogil:

@@ -124,10 +124,15 @@ cdef class Drain:
         self.transaction = NOT_TRANSACTIONAL
         self._nodes = {}
 
-    def set_producer(self, int64_t producer_id, int16_t producer_epoch):
-        """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none."""
+    def set_producer(self, int64_t producer_id, int16_t producer_epoch, bint reuses_sequences=False):
+        """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none.
+
+        Args: reuses_sequences: no newer epoch can be had, so that a partition takes the sequences of batches that were
+        definitely rejected again, instead of waiting for one.
+        """
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.reuses_sequences = reuses_sequences
         self.wants_epoch = False
 
     def set_transaction(self, int64_t number, bint adds_implicitly):
@@ -261,7 +266,8 @@ cdef class Drain:
             return False
         if self.transaction != NOT_TRANSACTIONAL and not self._is_member(p):
             return False
-        return not self.is_idempotent or sequence_allows(p, b, self.producer_id, self.producer_epoch, &self.wants_epoch)
+        return not self.is_idempotent or sequence_allows(
+            p, b, self.producer_id, self.producer_epoch, self.reuses_sequences, &self.wants_epoch)
 
     cdef bint _is_member(self, const Partition *p) noexcept nogil:
         """Whether the partition's batches may go out in the open transaction."""

@@ -29,6 +29,7 @@ from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.queues.sequences cimport (
     forget_sequence,
     note_acked,
+    note_failed,
     remove_outstanding,
 )
 
@@ -145,15 +146,20 @@ cdef class BatchRef:
         """Fail its records with `error` (or their own in `record_errors`, index -> exception).
 
         Args: maybe_persisted: the last attempt ended without a definite answer. If it did, or an earlier one, the errors
-        say `possibly_persisted`.
+        say `possibly_persisted`; an error that says so itself means the same.
         Return False if they had their outcome before. If the batch had a sequence, that is missing from the log now,
         or may be, and its partition will start a new epoch.
         """
-        if self.batch.maybe_persisted or maybe_persisted:
+        cdef Batch *b = self.batch
+        if maybe_persisted or (isinstance(error, KafkaError) and error.possibly_persisted):
+            mutex_lock(&b.partition.lock)
+            b.maybe_persisted = True
+            mutex_unlock(&b.partition.lock)
+        if b.maybe_persisted:
             error = _possibly_persisted(error)
             if record_errors is not None:
                 record_errors = {index: _possibly_persisted(each) for index, each in record_errors.items()}
-        return finish_batch(self.accumulator, self.batch, FAILED, -1, -1, error, record_errors)
+        return finish_batch(self.accumulator, b, FAILED, -1, -1, error, record_errors)
 
     def succeed(self, int64_t base_offset=-1, int64_t log_append_time=-1):
         """Complete its records; base_offset -1 if the broker does not send it. Return False if that was done before."""
@@ -185,6 +191,15 @@ cdef class BatchRef:
         if moved != 0:
             raise IllegalStateError(f"cannot requeue {self!r}: it is not in a request")
         return True
+
+    def note_producer_unknown(self):
+        """Note that the leader has forgotten the producer: of its current epoch it accepts sequence 0 only."""
+        cdef Batch *b = self.batch
+        cdef Partition *p = b.partition
+        mutex_lock(&p.lock)
+        if b.producer_id == p.producer_id and b.producer_epoch == p.producer_epoch:
+            p.last_acked_sequence = -1
+        mutex_unlock(&p.lock)
 
     def forget_sequence(self):
         """Let a definitely rejected batch get new sequence numbers under a new epoch; False if it may be in the log."""
@@ -269,8 +284,8 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
         _remove_queued(p, b)
     else:
         p.in_flight_count -= 1
-    if outcome == FAILED and b.base_sequence >= 0:
-        p.needs_new_epoch = True
+    if outcome == FAILED:
+        note_failed(p, b)
     remove_outstanding(p, b)
     batch_move(b, DONE)
     p.incomplete_count -= 1

@@ -142,6 +142,23 @@ def late_records(error: BaseException, place: str, who: str) -> Failure:
     )
 
 
+def stuck_records(error: KafkaError, place: str, who: str) -> Failure:
+    """Records whose sequence may be in the log, or is beyond its end, at a coordinator that gives no newer epoch."""
+    code = broker_code(error)
+    code = ErrorCode.UNKNOWN_SERVER_ERROR if code is None else code
+    return Failure(
+        KafkaError,
+        f"which sequence {place} expects next is not known any more: {error}. Coordinators before Kafka 2.5 give a "
+        f"running producer no newer epoch, with which sequences begin again ({who}): close this producer and make a "
+        "new one with the same transactional_id",
+        "recoverable",
+        code,
+        describe(code).name,
+        NOT_COMMITTED,
+        error,
+    )
+
+
 def fatal_records(error: KafkaError, place: str, who: str) -> Failure:
     """Records that were not written because the producer may not write any more."""
     code = broker_code(error)

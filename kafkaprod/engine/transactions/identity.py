@@ -351,7 +351,7 @@ class TransactionalIdentity:
             state = machine.state
             self._has_news = self._is_idle = False
             if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
-                drain.set_producer(machine.producer_id, machine.epoch)
+                drain.set_producer(machine.producer_id, machine.epoch, not machine.can_bump)
             drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
             if machine.members.fresh:
                 drain.add_members(machine.members.take_added())

@@ -50,6 +50,7 @@ class TransactionMachine(Intents):
         random: Jitter of backoffs, in [0, 1).
 
     Attributes:
+        can_bump: Whether the coordinator gives a running producer a newer epoch (Kafka 2.5).
         can_use_v2: Whether the cluster and all its known brokers can run the next transaction under v2. Written by
             the sender.
         refuses_late: Whether the brokers check that a transaction is open before they append to it (Kafka 3.6). Written
@@ -67,7 +68,7 @@ class TransactionMachine(Intents):
         self._group_coordinators: dict[str, Node] = {}
         self._pauses = Pauses(ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms), random)
         self._not_before_ms = 0
-        self._can_bump = True
+        self.can_bump = True
         self._is_bump_due = False
         self._is_first_init = True
         self._moved_ms: int | None = None
@@ -212,19 +213,18 @@ class TransactionMachine(Intents):
         """
         if self.state not in OPEN or isinstance(error, TransactionAbortedError):
             return
-        place = f"{topic}[{partition}]"
+        makes_gap = had_sequence and not self.members.is_v2
+        make: Callable[[KafkaError, str, str], Failure] = failures.failed_records
         if broker_code(error) in FATAL_FOR_BATCHES:
-            self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)
-            return
-        if had_sequence and not self.members.is_v2:
-            if error.possibly_persisted and not self.refuses_late:  # KAFKA-14053
-                self._fail(failures.late_records(error, place, self._who()), is_fatal=True)
-                return
+            make = failures.fatal_records
+        elif makes_gap and error.possibly_persisted and not self.refuses_late:  # KAFKA-14053
+            make = failures.late_records
+        elif makes_gap and not self.can_bump and not self.members.leaves_sequence_free(topic, partition, error):
+            make = failures.stuck_records
+        elif makes_gap and self.can_bump:
             self._is_bump_due = True
-            if not self._can_bump:
-                self._fail(failures.fatal_records(error, place, self._who()), is_fatal=True)
-                return
-        self._fail(failures.failed_records(error, place, self._who()), is_fatal=False)
+        failure = make(error, f"{topic}[{partition}]", self._who())
+        self._fail(failure, is_fatal=make is not failures.failed_records)
 
     def _take(self) -> TransactionRequest:
         request, self._in_flight = self._in_flight, None
@@ -248,7 +248,7 @@ class TransactionMachine(Intents):
             self.members.on_answer_lost()
         else:
             return
-        if not self.members.is_v2 and self._can_bump:
+        if not self.members.is_v2 and self.can_bump:
             self._is_bump_due = True  # else it may come so late that it changes the next transaction (KAFKA-17754)
 
     def _forget_coordinator(self, request: TransactionRequest) -> None:
@@ -268,7 +268,7 @@ class TransactionMachine(Intents):
                 self._pauses.reset()
                 self._has_asked_again = False
             return True
-        facts = Facts(self.members.is_v2, request.is_commit, self._can_bump, self._is_first_init)
+        facts = Facts(self.members.is_v2, request.is_commit, self.can_bump, self._is_first_init)
         verdict = judge(step, code, facts)
         if verdict is Verdict.FATAL and self._may_ask_again(now_ms):
             self._has_asked_again = True
@@ -327,7 +327,7 @@ class TransactionMachine(Intents):
             what = f"producer id {response.producer_id} and epoch {response.producer_epoch}"
             raise CorruptDataError(f"InitProducerId was answered with {what}: neither may be negative")
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
-        self._can_bump = version >= 3
+        self.can_bump = version >= 3
         self._is_first_init = self._is_bump_due = False
         self._is_v2 = self.can_use_v2
         self.members = Members(is_v2=self._is_v2)
@@ -337,7 +337,7 @@ class TransactionMachine(Intents):
     def _on_partitions(self, request: TransactionRequest, response: Any, _version: int, now_ms: int) -> None:
         codes = requests.read_partitions(request, response)
         self.members.on_partitions_answered(codes)
-        facts = Facts(can_bump=self._can_bump)
+        facts = Facts(can_bump=self.can_bump)
         code = worst(request.step, list(codes.values()), facts)
         self._on_code(request, code, now_ms, _naming(codes))
 

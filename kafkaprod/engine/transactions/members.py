@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaprod.errors import KafkaError, broker_code
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.structs import TopicPartition
 
@@ -45,6 +46,7 @@ class Members:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self.fresh: list[TopicPartition] = []
+        self._refused: set[TopicPartition] = set()
         self._maybe_added: set[TopicPartition] = set()
         self._maybe_groups: set[str] = set()
 
@@ -115,3 +117,16 @@ class Members:
         """Partitions that became members since the last call."""
         fresh, self.fresh = self.fresh, []
         return fresh
+
+    def leaves_sequence_free(self, topic: str, number: int, error: KafkaError) -> bool:
+        """Whether the sequence of a failed batch is certainly not in the log, so that the next batch may have it.
+
+        A broker that misses records before a batch, although none of them was refused, has lost acknowledged ones: no
+        sequence would be the right one.
+        """
+        partition = TopicPartition(topic, number)
+        is_gap = broker_code(error) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition not in self._refused
+        if error.possibly_persisted or is_gap:
+            return False
+        self._refused.add(partition)
+        return True

@@ -144,11 +144,11 @@ class Bench:
         assert call.is_done
         return self.machine.settle(call)
 
-    def init(self, producer: tuple[int, int] = (4000, 0)) -> None:
-        """Initialize."""
+    def init(self, producer: tuple[int, int] = (4000, 0), version: int | None = None) -> None:
+        """Initialize, answered in a version; None: the newest."""
         call = self.machine.init()
         self.answer_next(Step.FIND_COORDINATOR)
-        self.answer_next(Step.INIT, 0, producer)
+        self.respond(self.expect(Step.INIT), 0, producer, version)
         assert self.outcome(call) is None
 
     def begin(self, *partitions: TopicPartition) -> None:

@@ -4,6 +4,7 @@ from types import ModuleType
 
 import pytest
 
+from kafkaprod.errors import DeliveryTimeoutError
 from tests.native import building
 from tests.support.core.core_engine import TOPIC, Engine, batches_of, only_ref, requeue, succeed, values_of
 from tests.support.core.core_model import INT32_MAX, decode_batch
@@ -229,6 +230,91 @@ def test_batch_that_may_be_in_the_log_does_not_forget_its_sequence() -> None:
     assert ref.producer == (4000, 1, 0)
 
 
+# Where no newer epoch can be had
+
+
+def _reusing(*values: bytes) -> Engine:
+    """An engine whose producer can get no newer epoch; its partition has one acknowledged record and these batches."""
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.drain.set_producer(4000, 1, reuses_sequences=True)
+    engine.introduce()
+    for value in values:
+        engine.append(value * 900)
+    return engine
+
+
+def test_sequences_of_refused_batches_are_used_again_once_all_have_their_outcome() -> None:
+    engine = _reusing(b"a", b"b", b"c")
+    first, second = engine.take(), engine.take()
+    only_ref(first).fail(ValueError("refused"))
+    first.finish()
+    engine.clock.advance(engine.drain.linger_ms)
+    assert engine.drain.drain(1, engine.now_ms) is None  # b may still be on its way
+    only_ref(second).fail(ValueError("out of order"))
+    second.finish()
+    assert engine.ready_nodes() == [1]
+    assert not engine.drain.wants_epoch
+    assert _sequences(engine) == [(4000, 1, 1)]
+
+
+def test_first_sequence_of_a_partition_is_used_again() -> None:
+    engine = Engine(is_idempotent=True)
+    engine.drain.set_producer(4000, 1, reuses_sequences=True)
+    engine.append(b"a")
+    request = engine.take()
+    only_ref(request).fail(ValueError("refused"))
+    request.finish()
+    engine.append(b"b")
+    assert _sequences(engine) == [(4000, 1, 0)]
+
+
+@pytest.mark.parametrize("is_requeued", [True, False])
+@pytest.mark.parametrize("is_said_by_error", [True, False])
+def test_sequence_that_may_be_in_the_log_is_not_used_again(is_requeued: bool, is_said_by_error: bool) -> None:
+    engine = _reusing(b"a", b"b")
+    request = engine.take()
+    if is_requeued:  # the answer to the first attempt was lost, that to the second is definite
+        requeue(request, engine.now_ms, 0, maybe_persisted=True)
+        request = engine.take()
+        only_ref(request).fail(ValueError("refused"))
+    elif is_said_by_error:
+        only_ref(request).fail(DeliveryTimeoutError("expired", possibly_persisted=True))
+    else:
+        only_ref(request).fail(ValueError("no answer"), maybe_persisted=True)
+    request.finish()
+    engine.clock.advance(engine.drain.linger_ms)
+    assert engine.ready_nodes() == []
+    assert engine.drain.wants_epoch
+    engine.drain.set_producer(4000, 2, reuses_sequences=True)  # a doubt ends with its epoch
+    request = engine.take()
+    assert only_ref(request).producer == (4000, 2, 0)
+    only_ref(request).fail(ValueError("refused"))
+    request.finish()
+    engine.append(b"c")
+    assert _sequences(engine) == [(4000, 2, 0)]
+
+
+def test_batches_for_a_leader_that_forgot_the_producer_begin_at_zero_one_at_a_time() -> None:
+    engine = _reusing(b"a", b"b", b"c")
+    request = engine.take()
+    only_ref(request).fail(ValueError("the producer is not known"))
+    only_ref(request).note_producer_unknown()
+    request.finish()
+    assert _sequences(engine) == [(4000, 1, 0)]
+
+
+def test_other_producers_wait_for_an_epoch_after_a_refused_batch() -> None:
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
+    engine.append(b"a" * 900)
+    request = engine.take()
+    only_ref(request).fail(ValueError("refused"))
+    request.finish()
+    engine.append(b"b")
+    assert engine.drain.drain(1, engine.now_ms) is None
+    assert engine.drain.wants_epoch
+
+
 # Where the numbers wrap
 
 
@@ -287,6 +373,21 @@ def test_partition_is_resolved_across_the_wrap(probe: ModuleType) -> None:
     succeed(known)
     engine.append(b"z")
     assert only_ref(engine.take()).producer == (4000, 1, 1)
+
+
+@pytest.mark.parametrize("last", [INT32_MAX - 1, INT32_MAX])
+def test_sequences_are_used_again_across_the_wrap(probe: ModuleType, last: int) -> None:
+    engine = _engine_at(probe, last)
+    engine.drain.set_producer(4000, 1, reuses_sequences=True)
+    for _ in range(2):
+        engine.append(b"acknowledged" * 80)
+        engine.append(b"refused" * 130)
+        acknowledged, refused = engine.take(), engine.take()
+        succeed(acknowledged)
+        only_ref(refused).fail(ValueError("refused"))
+        refused.finish()
+    engine.append(b"next")
+    assert only_ref(engine.take()).producer == (4000, 1, (last + 2) & INT32_MAX)
 
 
 def test_requeued_batches_keep_their_order_across_the_wrap(probe: ModuleType) -> None:

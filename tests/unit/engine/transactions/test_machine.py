@@ -542,12 +542,44 @@ def test_record_that_may_arrive_after_the_abort_ends_the_producer(refuses_late: 
         assert bench.next() is None
 
 
-def test_broker_that_cannot_raise_epochs_makes_a_gap_fatal() -> None:
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_coordinator_without_newer_epochs_lets_a_transaction_be_aborted_after_refused_records(version: int) -> None:
     bench = Bench()
-    call = bench.machine.init()
-    bench.answer_next(Step.FIND_COORDINATOR)
-    bench.respond(bench.expect(Step.INIT), 0, (4000, 0), version=2)
-    assert bench.outcome(call) is None
+    bench.init((4000, 7), version=version)
+    bench.begin(T0)
+    assert not bench.machine.can_bump
+    for code in (29, 45, 45):  # those behind the refused batch are out of order
+        bench.machine.on_batch_failed("t", 0, error_for(code), had_sequence=True)
+    abort = bench.machine.abort()
+    bench.answer_next(Step.END)
+    assert bench.outcome(abort) is None
+    assert (bench.machine.state, bench.machine.epoch) == (State.READY, 7)
+    bench.begin(T0)
+
+
+@pytest.mark.parametrize(
+    "error", [DeliveryTimeoutError("late", possibly_persisted=True), error_for(45)], ids=["no answer", "lost records"]
+)
+def test_coordinator_without_newer_epochs_ends_a_producer_whose_sequence_is_not_known(error: KafkaError) -> None:
+    bench = Bench()
+    bench.init((4000, 0), version=1)
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 1, error_for(29), had_sequence=True)  # another partition
+    bench.machine.on_batch_failed("t", 0, error, had_sequence=True)
+    with pytest.raises(KafkaError, match="make a new one") as caught:
+        bench.machine.abort()
+    assert (caught.value.category, caught.value.outcome) == ("recoverable", "not committed")
+    assert bench.next() is None
+
+
+def test_records_refused_in_one_transaction_do_not_explain_a_gap_in_the_next() -> None:
+    bench = Bench()
+    bench.init((4000, 0), version=1)
+    bench.begin(T0)
+    bench.machine.on_batch_failed("t", 0, error_for(29), had_sequence=True)
+    abort = bench.machine.abort()
+    bench.answer_next(Step.END)
+    assert bench.outcome(abort) is None
     bench.begin(T0)
     bench.machine.on_batch_failed("t", 0, error_for(45), had_sequence=True)
     assert bench.machine.state is State.FATAL_ERROR
