@@ -5,6 +5,7 @@ option_types        the options of a producer as keyword arguments, for type che
 typed_options       makes option_types.py
 producer_config     a producer's configuration: checked, typed, immutable
 properties          Java `.properties` files
+container           the memory for records where the user names no bound: a part of the container's
 rules               what options mean together
 producer_options    the table of a producer's options
 oauth_options       the options by which a client fetches OAuth tokens (KIP-768, KIP-1139)

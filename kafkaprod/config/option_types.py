@@ -225,7 +225,8 @@ class OptionTypes(TypedDict, total=False):
     larger batch goes alone."""
     message_max_bytes: int | str
     buffer_memory: int | str
-    """Bound of the memory for records that are not yet delivered or failed."""
+    """Bound of the memory for records that are not yet delivered or failed. Not given: at most an eighth of what the
+    process's container may use (Linux), 4 MiB at least; a line in the log says so."""
     queue_buffering_max_kbytes: Any
     buffer_full_policy: str
     """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkaprod.config.container import default_buffer_memory
 from kafkaprod.config.option import Option, options_of
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.properties import read_properties
@@ -27,6 +28,7 @@ _SPELLINGS: Final = Spellings(OPTIONS)
 
 logger = logging.getLogger("kafkaprod.config")
 _DERIVED_ID_CHARACTERS: Final = 255
+_BATCH_OVERHEAD_BYTES: Final = 1024  # its header, its memory's, and rounding
 _producer_numbers = itertools.count(1)
 
 
@@ -144,6 +146,10 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         timeouts = [derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")]
         least = least_delivery_timeout_ms(*timeouts)
         derived["delivery_timeout_ms"] = max(least, OPTIONS["delivery_timeout_ms"].default)
+    if "buffer_memory" not in derived:
+        asked = [derived.get(name, OPTIONS[name].default) for name in ("batch_size", "max_request_size")]
+        needed = max(asked) + _BATCH_OVERHEAD_BYTES
+        derived["buffer_memory"] = default_buffer_memory(OPTIONS["buffer_memory"].default, needed)
     _follow_max_block(derived)
     return derived
 

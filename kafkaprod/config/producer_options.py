@@ -175,7 +175,8 @@ class ProducerOptions(OAuthOptions):
         67_108_864,
         Integer(65_536, INT64_MAX),
         HIGH,
-        "Bound of the memory for records that are not yet delivered or failed.",
+        "Bound of the memory for records that are not yet delivered or failed. Not given: at most an eighth of what "
+        "the process's container may use (Linux), 4 MiB at least; a line in the log says so.",
         unit="bytes",
         translated={"queue.buffering.max.kbytes": kilobytes},
     )

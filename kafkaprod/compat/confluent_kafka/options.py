@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kafkaprod.compat.confluent_kafka.error import INVALID_ARG, KafkaError, KafkaException
 from kafkaprod.compat.confluent_kafka.partitioners import PARTITIONERS, Choose
+from kafkaprod.config.container import default_buffer_memory
 
 MESSAGE_TIMEOUT_MS: Final = 300_000
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -179,7 +180,8 @@ def _set_limits(engine: dict[str, Any], given: Mapping[str, Any]) -> None:
     engine["max.block.ms"] = message_ms  # of the thread that waits for metadata; produce() never does
     engine["buffer.full.policy"] = "raise"
     if "queue.buffering.max.kbytes" not in given:
-        engine["buffer.memory"] = 1 << 30  # as there; memory is taken as records come
+        most = 1 << 30  # as there; memory is taken as records come
+        engine["buffer.memory"] = default_buffer_memory(most, _whole(given, "message.max.bytes", 0))
     batch = given.get("batch.size")
     if batch is not None and str(batch).isdigit():
         engine["batch.size"] = min(int(batch), 1 << 30)

@@ -49,7 +49,7 @@ def refusal(options: dict[str, object] | None = None, **more: object) -> str:
 def test_defaults_are_safe_and_fast() -> None:
     made = config()
     assert (made.acks, made.enable_idempotence, made.max_in_flight_requests_per_connection) == (-1, True, 5)
-    assert (made.linger_ms, made.batch_size, made.buffer_memory, made.max_request_size) == (5, 2**18, 2**26, 2**20)
+    assert (made.linger_ms, made.batch_size, made.max_request_size) == (5, 2**18, 2**20)
     assert (made.delivery_timeout_ms, made.request_timeout_ms, made.max_block_ms) == (120_000, 30_000, 60_000)
     assert (made.compression_type, made.security_protocol, made.buffer_full_policy) == ("none", "PLAINTEXT", "block")
 
