@@ -6,7 +6,7 @@
       RecordTooLargeError(ValueError)            no batch or request can hold the record: fix the record or the limit
       InvalidRecordError(ValueError)             an argument of a record has a wrong value: fix the record
         ArgumentTypeError(TypeError)             an argument has a type that is not allowed: fix the call
-      BufferFullError(TimeoutError)              buffer_memory stayed full for max_block_ms: slow down
+      BufferFullError(TimeoutError)              no memory for a record for max_block_ms: slow down
       DeliveryTimeoutError(TimeoutError)         delivery_timeout_ms passed before an answer
       MetadataTimeoutError(TimeoutError)         a topic's metadata did not arrive in time
       RequestTimedOutError(TimeoutError)         a broker did not answer one request in time: retried for you
@@ -111,8 +111,10 @@ class ArgumentTypeError(InvalidRecordError, TypeError):
 
 
 class BufferFullError(KafkaError, TimeoutError):
-    """buffer_memory stayed full for max_block_ms; the record was not queued. The message names who holds it.
+    """For max_block_ms there was no memory for a record, which was not queued. The message names who holds it.
 
+    Either `buffer_memory` is full, or the record's broker holds all that it can deliver in a quarter of
+    `delivery_timeout_ms`.
     `result` has the rows of a block that were queued before.
     """
 

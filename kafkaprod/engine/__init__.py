@@ -7,6 +7,7 @@ wiring             builds the parts from the configuration
 loop               the sender thread: drain, send, poll, settle
 identity_requests  sends the requests that the identity wants
 answers            settles the produce requests that have ended
+memory_shares      how much memory each node's records may hold, by the rate at which it answers
 upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for
 delivery_rules     what each error of a broker means for a batch

@@ -32,6 +32,7 @@ from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
 from kafkaprod.engine.identity import IdempotentIdentity, Identity
 from kafkaprod.engine.identity_requests import IdentityRequests
+from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.engine.purges import Purge, Purges
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
@@ -105,8 +106,10 @@ class Sender:
         self._identity = identity
         self._telemetry = telemetry
         self._upkeep = Upkeep(config, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
+        may_wait = config.buffer_full_policy != "raise"
+        self._shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
         self._answers = Answers(
-            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep
+            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep, self._shares
         )
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
@@ -312,7 +315,10 @@ class Sender:
         body = request.body(
             version, self._config.acks, self._config.request_timeout_ms, self._identity.transactional_id
         )
-        self._metrics.on_request(node_id, request.sums(now_ms), body.nbytes, now_ms, seal_us)
+        sums = request.sums(now_ms)
+        self._metrics.on_request(node_id, sums, body.nbytes, now_ms, seal_us)
+        if self._config.acks != 0:  # without answers nothing is known of a rate
+            self._shares.on_sent(request, sums.size_bytes, now_ms)
         self._pool.send_body(
             node_id,
             ApiKey.PRODUCE,

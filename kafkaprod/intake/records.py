@@ -212,7 +212,7 @@ class Intake:
     ) -> Steps[T]:
         """Steps of waiting in line for memory, with `attempt(ticket)` repeated until it does not return None."""
         if not self._can_wait_for_memory or self.host.is_in_callback:
-            raise self._buffer_full(topic, 0)
+            raise self._buffer_full(topic, need, 0)
         pool = self.accumulator.pool
         started_ns = time.perf_counter_ns()
         waiter = make_waiter()
@@ -226,7 +226,7 @@ class Intake:
                     return outcome
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
-                    raise self._buffer_full(topic, self._max_block_ms)
+                    raise self._buffer_full(topic, need, self._max_block_ms)
                 yield waiter, min(remaining_ms / 1000, MEMORY_POLL_S)
                 self.host.check_still_sending(transaction)
         finally:
@@ -237,8 +237,13 @@ class Intake:
         """Count records that found no memory."""
         self._engine.metrics.add_refused_records(record_count, self._clock.now_ms())
 
-    def _buffer_full(self, topic: str, waited_ms: int) -> BufferFullError:
+    def _buffer_full(self, topic: str, need: int, waited_ms: int) -> BufferFullError:
         pool = self.accumulator.pool
+        slow = "".join(
+            f"; node {node} holds {held} of the {limit} bytes that it can deliver in a quarter of delivery_timeout_ms"
+            for node, held, limit in pool.shares()
+            if limit is not None and held + need > limit
+        )
         holders = "; ".join(
             f"{name}[{partition}] {'without a leader' if leader < 0 else f'on node {leader}'}: "
             f"{size} bytes in {batches} batches"
@@ -246,7 +251,7 @@ class Intake:
         )
         return BufferFullError(
             f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
-            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}. Raise "
-            "buffer_memory, or find out why these partitions are slow",
+            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}. "
+            f"{'Send less' if slow else 'Raise buffer_memory'}, or find out why these partitions are slow",
             topic=topic,
         )

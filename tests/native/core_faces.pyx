@@ -5,11 +5,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kafkaprod._core.machine.clock cimport monotonic_us
-from kafkaprod._core.queues.buffer_pool cimport SLAB_OWNED, BufferPool, Slab
+from kafkaprod._core.queues.buffer_pool cimport SLAB_OWNED, Account, BufferPool, Slab
 from kafkaprod._core.records.checksum cimport extend_crc_by_table, extend_crc_unfolded, join_crc
 from kafkaprod._core.records.murmur2 cimport fast_modulo, murmur2, partition_for_key
 from kafkaprod._core.records.record_arguments cimport RecordArguments
-from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
+from kafkaprod._core.records.record_view cimport NODE_EXHAUSTED, AppendStatus, RecordView
 from kafkaprod._core.records.record_writer cimport record_body_size, record_size_bound, write_record
 from kafkaprod._core.records.varint cimport get_varlong, put_varint, varint_size
 from kafkaprod._core.text.number_text cimport (
@@ -142,24 +142,28 @@ cdef class SlabLease:
     """One slab of a pool, held from Python. Not thread-safe itself."""
 
     cdef BufferPool _pool
+    cdef Account *_account
     cdef Slab *_slab
     cdef uint32_t _generation
 
-    def __cinit__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0):
-        """Take a slab of at least `need` bytes. Raises BufferError if there is no room."""
+    def __cinit__(self, BufferPool pool not None, Py_ssize_t need, int64_t ticket=0, int32_t node=-1):
+        """Take a slab of at least `need` bytes for a node. Raises BufferError if there is no room."""
         if need < 0:
             raise InvalidRecordError(f"need={need} bytes is negative")
         cdef AppendStatus status
         self._pool = pool
+        self._account = pool.account_of(node)
         with nogil:
-            self._slab = pool.try_acquire(need, 0, ticket, &status)
+            self._slab = pool.try_acquire(self._account, need, 0, ticket, &status)
+        if self._slab is NULL and status == NODE_EXHAUSTED:
+            raise BufferError(f"no room for {need} bytes of node {node}: {pool.shares()}")
         if self._slab is NULL:
             raise BufferError(f"no room for {need} bytes: {pool.in_use} of {pool.capacity} in use")
         self._generation = self._slab.generation
 
     def __dealloc__(self):
         if self._slab is not NULL and self._slab.state == SLAB_OWNED and self._slab.generation == self._generation:
-            self._pool.release_chain(self._slab)
+            self._pool.release_chain(self._account, self._slab)
 
     @property
     def size(self):
@@ -185,7 +189,7 @@ cdef class SlabLease:
         self._check()
         cdef Slab *slab = self._slab
         self._slab = NULL
-        self._pool.release_chain(slab)
+        self._pool.release_chain(self._account, slab)
 
     cdef int _check(self) except -1:
         if self._slab is NULL or self._slab.generation != self._generation:

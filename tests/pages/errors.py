@@ -64,7 +64,8 @@ REMEDIES = {
     "BrokerError": "Look the code up in the tables below.",
     "BufferFullError": "You send faster than the brokers take records. Wait for results now and then, or raise "
     "`buffer_memory`; `max_block_ms` is how long `send()` waits. The message lists the topics that hold the memory: one "
-    "topic that holds nearly all of it points to a partition without a leader.",
+    "topic that holds nearly all of it points to a partition without a leader. If it names a node that holds all that it "
+    "can deliver in time, more memory would not help: the way to that broker is slow.",
     "CommitUnknownError": "Call `commit_transaction()` again: it then reports how the transaction ended. Nothing else but "
     "`close()` is legal.",
     "ConfigError": "Correct the option that the message names; [Configuration](configuration.md) has all of them. Nothing was started.",

@@ -11,6 +11,7 @@ from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
 
 cdef enum:
     ANY_PARTITION = -1          # let the sticky partitioner choose
+    MOST_DRAWS = 4              # of another partition for records without a key whose node may hold no more
 
 
 cdef class Accumulator:

@@ -72,6 +72,7 @@ from kafkaprod._core.records.record_view cimport (
     BATCH_FULL,
     EVENT_BATCH_FULL,
     EVENT_NEW_BATCH,
+    NODE_EXHAUSTED,
     OUT_OF_MEMORY,
     POOL_EXHAUSTED,
 )
@@ -131,7 +132,8 @@ cdef class Accumulator:
         is_new = topic is None
         if is_new:
             topic = make_topic_queues(name, <int32_t>len(self.topic_list))
-        topic.update(leaders, [-1] * len(leaders) if epochs is None else epochs, topic_id, self.seed)
+        topic.update(leaders, [-1] * len(leaders) if epochs is None else epochs, topic_id, self.seed,
+                     self.pool)
         if is_new:
             self.topic_list.append(topic)
             self._all_topics += (topic,)
@@ -163,7 +165,7 @@ cdef class Accumulator:
                                     int *events) noexcept nogil:
         """Append to the partition, whose lock the caller holds. The record is the last one of `p.open.batch`.
 
-        POOL_EXHAUSTED, OUT_OF_MEMORY: nothing written; the open batch may have been closed because the record did not fit.
+        POOL_EXHAUSTED, NODE_EXHAUSTED, OUT_OF_MEMORY: nothing written; the open batch may have been closed because the record did not fit.
         """
         cdef OpenBatch *o = &p.open
         cdef Batch *b = o.batch
@@ -212,6 +214,7 @@ cdef class Accumulator:
         cdef Partition *p
         cdef AppendStatus status
         cdef int current
+        cdef int draws = MOST_DRAWS
         mark32(&topic.sticky_used)
         while True:
             current = observe32(&topic.sticky._current)     # before the array, which is older
@@ -225,6 +228,11 @@ cdef class Accumulator:
                 mutex_unlock(&p.lock)
                 continue
             status = self.append_locked(p, r, now_ms, ticket, events)
+            if status == NODE_EXHAUSTED and draws > 0:
+                draws -= 1
+                leave_sticky(topic, p, r, events)
+                mutex_unlock(&p.lock)
+                continue
             if status == APPENDED:
                 p.sticky_bytes += record_size_bound(r)
             partition[0] = p

@@ -14,7 +14,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 
 from libc.stdlib cimport abort
 
-from kafkaprod._core.queues.buffer_pool cimport BufferPool, KP_DEBUG, Slab
+from kafkaprod._core.queues.buffer_pool cimport Account, BufferPool, KP_DEBUG, Slab
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.lock cimport add32, load_address, load_object, mutex_t, store_address, store_object
 from kafkaprod._core.machine.prefetch cimport prefetch_write
@@ -65,6 +65,7 @@ cdef struct Batch:
     bint sealed                 # header and CRC are written (and the payload compressed)
     bint maybe_persisted        # some attempt ended without a definite answer
     # memory
+    Account *account            # whose share of the pool its slabs are: that of the leader when it was opened
     Slab *first
     Slab *last
     uint32_t last_generation
@@ -137,6 +138,7 @@ cdef struct Partition:
     # set under lock by metadata updates
     int32_t leader              # node id, -1: none
     int32_t leader_epoch
+    Account *account            # the leader's share of the pool
     bint is_removed             # the topic was re-created smaller: its records fail
     # constant
     int32_t index

@@ -67,22 +67,24 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
                        int64_t ticket, AppendStatus *status) noexcept nogil:
     """Make the partition's OPEN batch with one reference and a first slab that holds `first_record` for sure.
 
-    NULL: no memory now; `status` is POOL_EXHAUSTED or OUT_OF_MEMORY.
+    NULL: no memory now; `status` is POOL_EXHAUSTED, NODE_EXHAUSTED or OUT_OF_MEMORY.
     """
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + record_size_bound(first_record)
     cdef OpenBatch *o = &partition.open
-    cdef Slab *slab = pool.try_acquire(need, _first_class(partition, batch_size), ticket, status)
+    cdef Account *account = partition.account
+    cdef Slab *slab = pool.try_acquire(account, need, _first_class(partition, batch_size), ticket, status)
     if slab is NULL:
         return NULL
     cdef Batch *b = <Batch *>pool.take_struct(sizeof(Batch))
     if b is NULL:
         status[0] = OUT_OF_MEMORY
-        pool.release_chain(slab)
+        pool.release_chain(account, slab)
         return NULL
     b.partition = partition
     b.references = 1 + OPEN_BIAS
     b.state = OPEN
     b.limit = batch_size if batch_size > need else need
+    b.account = account
     b.first = slab
     store64(&b.held_bytes, slab.total)
     _enter_slab(b, slab)
@@ -102,7 +104,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
 
 
 cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil:
-    """Add a slab with room for `need` bytes. Only APPENDED changes anything: BATCH_FULL, POOL_EXHAUSTED, OUT_OF_MEMORY."""
+    """Add a slab with room for `need` bytes. Only APPENDED changes anything; else BATCH_FULL, or why there is no memory."""
     cdef AppendStatus status
     cdef Py_ssize_t used = b.partition.open.position - b.last.data
     cdef Py_ssize_t room = b.limit - b.closed_bytes - used
@@ -114,7 +116,7 @@ cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64
     # No more than the batch may still grow by.
     while wanted > 0 and class_payload(wanted - 1) >= room:
         wanted -= 1
-    cdef Slab *slab = pool.try_acquire(need, wanted, ticket, &status)
+    cdef Slab *slab = pool.try_acquire(b.account, need, wanted, ticket, &status)
     if slab is NULL:
         return status
     b.last.used = used
@@ -148,7 +150,7 @@ cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil:
     b.first = NULL
     b.last = NULL
     b.position = NULL
-    pool.release_chain(first)
+    pool.release_chain(b.account, first)
 
 
 cdef void batch_release(Batch *b, BufferPool pool) noexcept:

@@ -14,7 +14,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, MOST_DRAWS
 from kafkaprod._core.queues.batch cimport (
     BYTES_AHEAD,
     KP_DEBUG,
@@ -52,7 +52,7 @@ from kafkaprod._core.queues.rounds cimport (
 from kafkaprod._core.queues.row_runs cimport RowRun, runs_add, runs_allocate, runs_free_last, runs_reserve
 from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
-from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, OUT_OF_MEMORY
+from kafkaprod._core.records.record_view cimport APPENDED, EVENT_BATCH_FULL, NODE_EXHAUSTED, OUT_OF_MEMORY
 from kafkaprod._core.records.record_writer cimport (
     RECORD_OVERHEAD_BOUND,
     headers_size,
@@ -246,12 +246,19 @@ cdef class Block:
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil:
         cdef AppendStatus status = APPENDED
         cdef int32_t partition
+        cdef int draws = MOST_DRAWS
+        cdef RecordView r
         while status == APPENDED and self.rows_appended < self.row_count:
             if self._round.first + self._round.at == self._round.end:
                 self._begin_round()
             if self._round.is_sticky:
                 partition = self._lock_sticky(events)
                 status = self._append_run(partition, <int32_t>(self._round.end - self._round.first), now_ms, ticket, events)
+                if status == NODE_EXHAUSTED and draws > 0:
+                    draws -= 1
+                    self._fill(self._round.first + self._round.at, &r)
+                    leave_sticky(self.topic, self._partition_array[partition], &r, events)
+                    status = APPENDED
             else:
                 partition = self._round.groups[self._round.group]
                 if self._partition_count > FEW_PARTITIONS:

@@ -9,9 +9,12 @@ slab is its batch's state (batch.pxd), the pool knows only POOLED and OWNED and 
 Waiters come first, in the order in which they came: what they need is kept back from everybody else, and who comes
 later is served beside them only if that leaves enough. (Serving no one else while a thread waits would make every thread
 queue behind one that was woken and has not run yet, for every slab.)
+
+What is handed out is counted by node, too: in the account of the node that leads the partition (-1: none does). An account
+may have a limit; then those who wait for that node form a line of their own, and hold up nobody else.
 """
 
-from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkaprod._core.machine.lock cimport mutex_t
 from kafkaprod._core.records.record_view cimport AppendStatus
@@ -44,8 +47,20 @@ cdef struct Slab:
     int8_t size_class
 
 
+cdef struct Account:
+    # What one node holds. It lives as long as the pool; all but `next` and `node_id` is guarded by the pool's lock.
+    Account *next
+    int32_t node_id
+    bint was_refused            # since the last take_refused(): somebody found no room
+    Py_ssize_t held             # bytes in slabs of its batches
+    Py_ssize_t limit            # most that it may hold; what it has nothing of, it may always take once
+    Py_ssize_t promised         # what the waiters bound to it need
+    Py_ssize_t planned          # of that, what a scan of the waiters has seen so far
+
+
 cdef struct Waiter:
     Waiter *next
+    Account *account            # the one whose memory its last try found no room in; NULL: it has not tried
     int64_t ticket
     Py_ssize_t need
     bint is_told                # that its bytes are free, and it has not tried since
@@ -67,6 +82,7 @@ cdef class BufferPool:
     cdef Py_ssize_t _in_use
     cdef Py_ssize_t _cached
     cdef Slab *_free[SIZE_CLASS_COUNT]
+    cdef Account *_accounts             # grows at the front
     cdef Waiter *_first_waiter
     cdef Waiter *_last_waiter
     cdef int _waiter_count
@@ -76,18 +92,29 @@ cdef class BufferPool:
     # guarded by the GIL (or the critical section of the dict):
     cdef dict _wakers
 
-    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket, AppendStatus *status) noexcept nogil
-    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil
-    cdef int release_chain(self, Slab *first) noexcept nogil
+    cdef Account *account_of(self, int32_t node_id) except NULL
+    cdef Slab *try_acquire(self, Account *account, Py_ssize_t need, int wanted_class, int64_t ticket,
+                           AppendStatus *status) noexcept nogil
+    cdef Slab *acquire_beyond_capacity(self, Account *account, Py_ssize_t need) noexcept nogil
+    cdef int release_chain(self, Account *account, Slab *first) noexcept nogil
     cdef void *take_struct(self, size_t size) noexcept nogil
     cdef void give_struct(self, void *memory) noexcept nogil
     cdef bint is_exhausted(self) noexcept nogil
+    cdef bint is_short(self, Account *account) noexcept nogil
     cdef void abandon(self) noexcept
-    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil
-    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil
+    cdef Account *_find_account(self, int32_t node_id) noexcept nogil
+    cdef Waiter *_keep_back(self, Account *account, int64_t ticket, Py_ssize_t *for_all, Py_ssize_t *in_line) noexcept nogil
+    cdef Slab *_take(self, Account *account, int size_class, Py_ssize_t total) noexcept nogil
+    cdef void _refuse(self, Account *account, Waiter *waiter) noexcept nogil
     cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil
     cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil
     cdef int _remove_waiter(self, int64_t ticket) noexcept nogil
+
+
+cdef inline bint account_takes(const Account *account, Py_ssize_t need, Py_ssize_t before) noexcept nogil:
+    """Whether the account may take `need` bytes beside the `before` that others in its line need."""
+    cdef Py_ssize_t held = account.held + before
+    return held == 0 or held + need <= account.limit
 
 
 cdef inline Py_ssize_t class_total(int size_class) noexcept nogil:

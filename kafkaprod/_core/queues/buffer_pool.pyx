@@ -12,9 +12,19 @@ from libc.string cimport memset
 from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_t, mutex_unlock
 from kafkaprod._core.machine.prefetch cimport prefetch_write
-from kafkaprod._core.records.record_view cimport APPENDED, OUT_OF_MEMORY, POOL_EXHAUSTED, AppendStatus
+from kafkaprod._core.records.record_view cimport (
+    APPENDED,
+    NODE_EXHAUSTED,
+    OUT_OF_MEMORY,
+    POOL_EXHAUSTED,
+    AppendStatus,
+)
 
 from kafkaprod.errors import InvalidRecordError
+
+
+cdef extern from "Python.h":
+    const Py_ssize_t NO_LIMIT "PY_SSIZE_T_MAX"
 
 
 @cython.final
@@ -34,6 +44,7 @@ cdef class BufferPool:
     def __dealloc__(self):
         cdef Waiter *waiter
         cdef Spare *spare
+        cdef Account *account
         self._shrink_cache(self._capacity)
         while self._spares is not NULL:
             spare = self._spares
@@ -43,30 +54,74 @@ cdef class BufferPool:
             waiter = self._first_waiter
             self._first_waiter = waiter.next
             free(waiter)
+        while self._accounts is not NULL:
+            account = self._accounts
+            self._accounts = account.next
+            free(account)
 
-    cdef Slab *try_acquire(self, Py_ssize_t need, int wanted_class, int64_t ticket, AppendStatus *status) noexcept nogil:
+    cdef Account *account_of(self, int32_t node_id) except NULL:
+        """Return a node's account, made when it is first asked for; -1: that of partitions without a leader."""
+        cdef Account *account
+        cdef Account *fresh = <Account *>calloc(1, sizeof(Account))
+        if fresh is NULL:
+            raise MemoryError
+        fresh.node_id = node_id
+        fresh.limit = NO_LIMIT
+        mutex_lock(&self._lock)
+        account = self._find_account(node_id)
+        if account is NULL:
+            account = fresh
+            fresh.next = self._accounts
+            self._accounts = fresh
+        mutex_unlock(&self._lock)
+        if account is not fresh:
+            free(fresh)
+        return account
+
+    cdef Account *_find_account(self, int32_t node_id) noexcept nogil:
+        cdef Account *account = self._accounts
+        while account is not NULL and account.node_id != node_id:
+            account = account.next
+        return account
+
+    cdef Slab *try_acquire(self, Account *account, Py_ssize_t need, int wanted_class, int64_t ticket,
+                           AppendStatus *status) noexcept nogil:
         """Hand out a slab of at least `need` payload bytes, of `wanted_class` or the largest smaller one that there is room for.
 
-        The caller owns it until release_chain(). NULL: nothing has changed; `status` says whether there is no room beside
-        what is kept for others (POOL_EXHAUSTED), or the system has no memory (OUT_OF_MEMORY).
-        `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab.
+        The caller owns it until release_chain() for the same account. NULL: nothing has changed; `status` says whether
+        there is no room beside what is kept for others (POOL_EXHAUSTED), the account may hold no more (NODE_EXHAUSTED),
+        or the system has no memory (OUT_OF_MEMORY).
+        `ticket` is that of a queued waiter (0: none); the waiter leaves the queue with the slab, or waits for this account.
         """
         cdef Slab *slab = NULL
+        cdef Waiter *waiter = NULL
         cdef int size_class = wanted_class
-        cdef Py_ssize_t kept_back = 0
-        status[0] = APPENDED
-        mutex_lock(&self._lock)
-        if self._first_waiter is not NULL:
-            kept_back = self._kept_back(ticket)
+        cdef Py_ssize_t total
+        cdef Py_ssize_t for_all = 0
+        cdef Py_ssize_t in_line = 0
         if need > class_payload(LARGEST_CLASS):
-            slab = self._take(EXACT_SIZE, slab_total(need), kept_back, status)
+            size_class = EXACT_SIZE
         else:
             while class_payload(size_class) < need:
                 size_class += 1
-            while slab is NULL and size_class >= 0 and class_payload(size_class) >= need:
-                slab = self._take(size_class, class_total(size_class), kept_back, status)
-                size_class -= 1
-        if slab is not NULL and ticket != 0:
+        mutex_lock(&self._lock)
+        if self._first_waiter is not NULL:
+            waiter = self._keep_back(account, ticket, &for_all, &in_line)
+        while True:
+            total = slab_total(need) if size_class == EXACT_SIZE else class_total(size_class)
+            if self._in_use + total + for_all > self._capacity:
+                status[0] = POOL_EXHAUSTED
+            elif not account_takes(account, total, in_line):
+                status[0] = NODE_EXHAUSTED
+            else:
+                slab = self._take(account, size_class, total)
+                status[0] = APPENDED if slab is not NULL else OUT_OF_MEMORY
+            size_class -= 1
+            if slab is not NULL or size_class < 0 or class_payload(size_class) < need:
+                break
+        if slab is NULL:
+            self._refuse(account, waiter)
+        elif ticket != 0:
             self._remove_waiter(ticket)
         mutex_unlock(&self._lock)
         return slab
@@ -114,39 +169,59 @@ cdef class BufferPool:
         memset(&self._lock, 0, sizeof(mutex_t))
         memset(&self._spares_lock, 0, sizeof(mutex_t))
 
-    cdef Py_ssize_t _kept_back(self, int64_t ticket) noexcept nogil:
-        """What the waiters before this one need; all of them, if it does not wait."""
+    cdef bint is_short(self, Account *account) noexcept nogil:
+        """Whether a thread waits for bytes that this account may not hold yet."""
+        cdef bint is_short
+        mutex_lock(&self._lock)
+        is_short = account.promised > 0 and not account_takes(account, account.promised, 0)
+        mutex_unlock(&self._lock)
+        return is_short
+
+    cdef Waiter *_keep_back(self, Account *account, int64_t ticket, Py_ssize_t *for_all,
+                            Py_ssize_t *in_line) noexcept nogil:
+        """Add up what the waiters before this one need (all of them, if it does not wait), and those in the account's line.
+
+        Return the waiter itself, or NULL. Who waits for an account that may hold no more needs nothing of the others.
+        """
         cdef Waiter *waiter = self._first_waiter
-        cdef Py_ssize_t total = 0
         while waiter is not NULL and waiter.ticket != ticket:
-            total += waiter.need
+            if waiter.account is NULL or account_takes(waiter.account, waiter.need, 0):
+                for_all[0] += waiter.need
+            if waiter.account == account:
+                in_line[0] += waiter.need
             waiter = waiter.next
         if waiter is not NULL:
             waiter.is_told = False      # it tries now; if that fails, wake it again
-        return total
+        return waiter
 
-    cdef Slab *acquire_beyond_capacity(self, Py_ssize_t need) noexcept nogil:
+    cdef void _refuse(self, Account *account, Waiter *waiter) noexcept nogil:
+        """Note that there was no room; a waiter is in this account's line from now on."""
+        account.was_refused = True
+        if waiter is NULL:
+            return
+        if waiter.account is not NULL:
+            waiter.account.promised -= waiter.need
+        waiter.account = account
+        account.promised += waiter.need
+
+    cdef Slab *acquire_beyond_capacity(self, Account *account, Py_ssize_t need) noexcept nogil:
         """Hand out a slab although the pool is full: for a split, whose original is released right after.
 
         NULL only when the system has no memory.
         """
         cdef Slab *slab
         cdef Py_ssize_t capacity
-        cdef AppendStatus status = APPENDED
         mutex_lock(&self._lock)
         capacity = self._capacity
         self._capacity = capacity + need + class_total(LARGEST_CLASS) + self._in_use
-        slab = self._take(EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15, 0, &status)
+        slab = self._take(account, EXACT_SIZE, (need + <Py_ssize_t>sizeof(Slab) + 15) & ~<Py_ssize_t>15)
         self._capacity = capacity
         mutex_unlock(&self._lock)
         return slab
 
-    cdef Slab *_take(self, int size_class, Py_ssize_t total, Py_ssize_t kept_back, AppendStatus *status) noexcept nogil:
+    cdef Slab *_take(self, Account *account, int size_class, Py_ssize_t total) noexcept nogil:
+        """Take a slab that there is room for; NULL: the system has no memory."""
         cdef Slab *slab
-        if self._in_use + total + kept_back > self._capacity:
-            if status[0] == APPENDED:
-                status[0] = POOL_EXHAUSTED
-            return NULL
         if size_class >= 0 and self._free[size_class] is not NULL:
             slab = self._free[size_class]
             self._free[size_class] = slab.next
@@ -157,7 +232,6 @@ cdef class BufferPool:
                 self._shrink_cache(self._in_use + self._cached + total - self._capacity)
             slab = <Slab *>malloc(<size_t>total)
             if slab is NULL:
-                status[0] = OUT_OF_MEMORY
                 return NULL
             slab.data = <char *>slab + sizeof(Slab)
             slab.size = total - <Py_ssize_t>sizeof(Slab)
@@ -170,6 +244,7 @@ cdef class BufferPool:
         slab.crc = 0
         slab.state = SLAB_OWNED
         self._in_use += total
+        account.held += total
         return slab
 
     cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil:
@@ -183,8 +258,8 @@ cdef class BufferPool:
                 room -= slab.total
                 free(slab)
 
-    cdef int release_chain(self, Slab *first) noexcept nogil:
-        """Take back a chain of slabs. Return how many of them were not owned by anyone: those are left alone and counted.
+    cdef int release_chain(self, Account *account, Slab *first) noexcept nogil:
+        """Take back a chain of an account's slabs. Return how many of them were not owned by anyone: those are left alone and counted.
 
         The caller must hold the last reference: no request can still read these bytes.
         """
@@ -207,6 +282,7 @@ cdef class BufferPool:
             slab.state = SLAB_POOLED
             slab.generation += 1
             self._in_use -= slab.total
+            account.held -= slab.total
             if slab.size_class >= 0 and self._in_use + self._cached + slab.total <= self._capacity:
                 slab.next = self._free[slab.size_class]
                 self._free[slab.size_class] = slab
@@ -234,6 +310,8 @@ cdef class BufferPool:
             self._last_waiter = previous
         self._waiter_count -= 1
         self._promised -= waiter.need
+        if waiter.account is not NULL:
+            waiter.account.promised -= waiter.need
         free(waiter)
         return 1
 
@@ -309,12 +387,23 @@ cdef class BufferPool:
     cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil:
         """Collect the next waiters to wake, mark them as woken, and return how many they are."""
         cdef Waiter *waiter
+        cdef Account *account
         cdef Py_ssize_t total
         cdef int count = 0
         mutex_lock(&self._lock)
+        account = self._accounts
+        while account is not NULL:
+            account.planned = 0
+            account = account.next
         total = self._in_use
         waiter = self._first_waiter
         while waiter is not NULL and count < most:
+            account = waiter.account
+            if account is not NULL:
+                account.planned += waiter.need
+                if not account_takes(account, waiter.need, account.planned - waiter.need):
+                    waiter = waiter.next        # its node may hold no more: it holds up nobody but its own line
+                    continue
             total += waiter.need
             if total > self._capacity:
                 break
@@ -325,6 +414,37 @@ cdef class BufferPool:
             waiter = waiter.next
         mutex_unlock(&self._lock)
         return count
+
+    def set_limit(self, int32_t node_id, Py_ssize_t limit):
+        """Let the batches of a node hold `limit` bytes at most; what they hold beyond that stays until it is delivered."""
+        cdef Account *account = self.account_of(node_id)
+        mutex_lock(&self._lock)
+        account.limit = limit
+        mutex_unlock(&self._lock)
+
+    def take_refused(self, int32_t node_id):
+        """Whether somebody found no room for a record of the node since the last call."""
+        cdef Account *account = self.account_of(node_id)
+        mutex_lock(&self._lock)
+        cdef bint was_refused = account.was_refused
+        account.was_refused = False
+        mutex_unlock(&self._lock)
+        return was_refused
+
+    def shares(self):
+        """Return (node id, bytes held, most that it may hold or None) for each node; -1: partitions without a leader."""
+        cdef list found = []
+        cdef Account *account
+        mutex_lock(&self._lock)
+        account = self._accounts
+        mutex_unlock(&self._lock)
+        while account is not NULL:          # nothing is ever taken out of this list
+            mutex_lock(&self._lock)
+            held, limit = account.held, account.limit
+            mutex_unlock(&self._lock)
+            found.append((account.node_id, held, None if limit == NO_LIMIT else limit))
+            account = account.next
+        return found
 
     @property
     def capacity(self):

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t
 
 from kafkaprod._core.machine.lock cimport observe_i32
 from kafkaprod._core.queues.batch cimport Hint, Partition
+from kafkaprod._core.queues.buffer_pool cimport BufferPool
 from kafkaprod._core.queues.partitioner cimport StickyPartitioner
 from kafkaprod._core.records.murmur2 cimport FastModulo
 
@@ -31,10 +32,10 @@ cdef class TopicQueues:
     # Capsules of the partitions' memory and of outgrown arrays. Not a list: the garbage collector empties lists.
     cdef tuple _kept
 
-    cdef int update(self, object leaders, object epochs, bytes topic_id, object seed) except -1
+    cdef int update(self, object leaders, object epochs, bytes topic_id, object seed, BufferPool pool) except -1
     cdef tuple leaders_now(self)
     cdef bint take_used(self) noexcept
-    cdef int _grow(self, int32_t count) except -1
+    cdef int _grow(self, int32_t count, BufferPool pool) except -1
     cdef int _update_sticky(self, int32_t count, list led, object seed) except -1
 
 

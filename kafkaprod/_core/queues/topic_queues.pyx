@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish_i32, store32
 from kafkaprod._core.machine.types cimport forbid_new
+from kafkaprod._core.queues.buffer_pool cimport Account
 from kafkaprod._core.records.murmur2 cimport fast_modulo
 
 from kafkaprod.errors import InvalidRecordError
@@ -39,15 +40,19 @@ cdef class TopicQueues:
         free(self.partitions)
         free(self.hints)
 
-    cdef int update(self, object leaders, object epochs, bytes topic_id, object seed) except -1:
-        """Take over new metadata: see Accumulator.set_topic(). Args: seed: of the sticky draws, used by the first call."""
+    cdef int update(self, object leaders, object epochs, bytes topic_id, object seed, BufferPool pool) except -1:
+        """Take over new metadata: see Accumulator.set_topic().
+
+        Args: seed: of the sticky draws, used by the first call. pool: whose accounts the leaders have.
+        """
         cdef int32_t count = <int32_t>len(leaders)
         cdef int32_t i
         cdef int32_t leader
         cdef int32_t epoch
         cdef Partition *p
+        cdef Account *account
         if count > self.allocated_count:
-            self._grow(count)
+            self._grow(count, pool)
         # Records without a key go where a leader takes them, from the first draw on (KIP-480).
         self._update_sticky(count, [i for i in range(count) if leaders[i] >= 0] or list(range(count)), seed)
         publish_i32(&self._partition_count, count)      # after the arrays: who sees it sees those
@@ -61,7 +66,9 @@ cdef class TopicQueues:
             p = self.partitions[i]
             leader = leaders[i] if i < count else -1
             epoch = epochs[i] if i < count else -1
+            account = p.account if leader == p.leader else pool.account_of(leader)
             mutex_lock(&p.lock)
+            p.account = account
             p.leader = leader
             p.leader_epoch = epoch
             p.is_removed = i >= count
@@ -86,8 +93,9 @@ cdef class TopicQueues:
                 self.sticky.next()
         return 0
 
-    cdef int _grow(self, int32_t count) except -1:
+    cdef int _grow(self, int32_t count, BufferPool pool) except -1:
         cdef int32_t i
+        cdef Account *account = pool.account_of(-1)
         cdef Partition *p
         cdef size_t stride = (sizeof(Partition) + CACHE_LINE - 1) & ~<size_t>(CACHE_LINE - 1)
         cdef Partition **grown = <Partition **>calloc(count, sizeof(Partition *))
@@ -107,6 +115,7 @@ cdef class TopicQueues:
             p.topic_index = self.index
             p.leader = -1
             p.leader_epoch = -1
+            p.account = account
             p.producer_id = -1
             p.producer_epoch = -1
             p.last_acked_sequence = -1

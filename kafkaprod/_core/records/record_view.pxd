@@ -30,6 +30,7 @@ cdef enum AppendStatus:
     POOL_EXHAUSTED = 1          # nothing written: wait for memory
     OUT_OF_MEMORY = 2           # nothing written: the pool has room, but the system has no memory
     BATCH_FULL = 3              # nothing written: close this batch and open another
+    NODE_EXHAUSTED = 4          # nothing written: the pool has room, but the partition's node may hold no more of it
 
 
 cdef enum:

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch, Partition
+from kafkaprod._core.queues.buffer_pool cimport Account
 from kafkaprod._core.requests.batch_compressor cimport BatchCompressor
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
 
@@ -12,6 +13,7 @@ cdef class NodeQueues:
     """The partitions that one node leads, and where its next drain starts."""
 
     cdef readonly int32_t node_id
+    cdef Account *account
     cdef Partition **partitions
     cdef Py_ssize_t partition_count
     cdef Py_ssize_t start
@@ -38,6 +40,7 @@ cdef class Drain:
     cdef readonly bint is_adaptive
     cdef readonly int64_t availability_timeout_ms
     cdef readonly object preferred_nodes    # frozenset of node ids, or None
+    cdef bint _leaves_more                  # what the drain in progress takes is not all
     cdef dict _nodes
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil

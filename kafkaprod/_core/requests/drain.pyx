@@ -8,7 +8,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 | waited      | now - creation (in microseconds), or - last requeue                                             |
 | backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
 | full        | more than one batch queued, or head takes no more records                                       |
-| hurry       | pool exhausted (a thread waits for bytes that are not free), flush, closing                     |
+| hurry       | a thread waits for bytes that are not free, or that the node may not hold; flush, closing       |
 | sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
@@ -86,6 +86,7 @@ cdef dict _queues_by_leader(list topics):
     for topic in topics:
         for i in range(topic.allocated_count):
             node = nodes[topic.partitions[i].leader]
+            node.account = topic.partitions[i].account
             node.partitions[node.partition_count] = topic.partitions[i]
             node.partition_count += 1
     return nodes
@@ -215,6 +216,7 @@ cdef class Drain:
         cdef NodeQueues node
         cdef int64_t wait_us = NOTHING_TO_WAIT_FOR
         cdef bint is_ready
+        cdef bint node_hurry
         cdef list ready_nodes = []
         cdef set unknown = set()
         hurry = hurry or self.accumulator.backlog.is_closed or self.accumulator.backlog.flush_count > 0 \
@@ -223,11 +225,12 @@ cdef class Drain:
             if node.node_id < 0:
                 self._find_waiting(node, unknown)
                 continue
+            node_hurry = hurry or self.accumulator.pool.is_short(node.account)
             if node.partition_count <= FEW_PARTITIONS:
-                is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+                is_ready = self._node_ready(node, now_us, node_hurry, &wait_us)
             else:
                 with nogil:
-                    is_ready = self._node_ready(node, now_us, hurry, &wait_us)
+                    is_ready = self._node_ready(node, now_us, node_hurry, &wait_us)
                     want_gil()
                 have_gil()
             if is_ready:
@@ -325,6 +328,7 @@ cdef class Drain:
         cdef bint compresses = self.compressor is not None
         cdef double ratio = self.compressor.ratio if compresses else 1.0
         cdef Batch *b
+        self._leaves_more = False
         while looked_at < node.partition_count and request.reserve():
             b = self._take(node, now_ms, room, ratio, request.batch_count == 0, &looked_at)
             if b is NULL:
@@ -333,6 +337,7 @@ cdef class Drain:
             request.add(b)
             if not compresses:
                 request.seal(request.batch_count - 1)
+        request.leaves_more = self._leaves_more
         request.arrange()
 
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
@@ -352,6 +357,7 @@ cdef class Drain:
                     b = NULL
                 if b is not NULL and not is_first and estimated_size(b, ratio) > room:
                     mutex_unlock(&p.lock)
+                    self._leaves_more = True
                     looked_at[0] = node.partition_count
                     return NULL                     # the next drain starts with this partition
                 if b is not NULL:
@@ -371,6 +377,8 @@ cdef class Drain:
         p.head = b.next
         if p.head is NULL:
             p.tail = NULL
+        else:
+            self._leaves_more = True
         b.next = NULL
         store32(&p.queue_length, p.queue_length - 1)
         p.in_flight_count += 1

@@ -26,6 +26,7 @@ cdef class ProduceRequest:
     cdef Entry *entries             # by topic, then partition, from arrange() on
     cdef Py_ssize_t batch_count
     cdef readonly Py_ssize_t record_count
+    cdef readonly bint leaves_more  # the node had more to send than fitted when it was drained
     cdef int _export_count          # buffers that are still held
     cdef bint _is_finished
 

@@ -149,11 +149,12 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     if child is NULL:
         return NULL
     child.limit = target_bytes if target_bytes > need else need
-    child.first = accumulator.pool.acquire_beyond_capacity(child.limit)
+    child.first = accumulator.pool.acquire_beyond_capacity(b.account, child.limit)
     if child.first is NULL:
         accumulator.pool.give_struct(child)
         return NULL
     child.partition = b.partition
+    child.account = b.account
     child.references = 1
     child.state = CLOSED
     child.last = child.first

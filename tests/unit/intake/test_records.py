@@ -102,6 +102,20 @@ def test_full_buffer_is_waited_for_in_line_and_left_when_the_steps_are_closed(pl
     assert place.metric("buffer-exhausted-total") == 0, "it was not refused, only given up"
 
 
+def test_error_names_the_node_that_holds_all_that_it_can_deliver() -> None:
+    place = Place(max_block_ms=0, buffer_memory=1 << 20, batch_size=16384)
+    place.engine.accumulator.set_topic("t", [3])
+    place.engine.accumulator.pool.set_limit(3, 4096)
+    message = (
+        r"4096 of buffer_memory=1048576 bytes in use, most by t\[0\] on node 3: 4096 bytes in 1 batches; "
+        r"node 3 holds 4096 of the 4096 bytes that it can deliver in a quarter of delivery_timeout_ms. Send less"
+    )
+    with pytest.raises(BufferFullError, match=message):  # noqa: PT012  (how many find room does not matter)
+        for _ in range(100):
+            place.intake.send_blocking("t", b"x" * 100)
+    place.engine.node_pool.close()
+
+
 @pytest.mark.parametrize("verb", ["send", "send_many"])
 def test_records_refused_for_lack_of_memory_are_counted(verb: str) -> None:
     place = Place(max_block_ms=0, buffer_memory=64 << 10, batch_size=16384)

@@ -523,3 +523,12 @@ def test_abandoned_block_refuses_to_look_for_its_results():
     engine.accumulator.abandon()
     with pytest.raises(ForkedProducerError, match="sent by the parent process"):
         _ = made.row_runs
+
+
+def test_rows_without_key_leave_a_node_that_may_hold_no_more():
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20)
+    engine.pool.set_limit(1, 4096)
+    made = block(engine, [b"x" * 1000] * 100)
+    assert made.run(engine.now_ms)
+    assert np.frombuffer(memoryview(made.partition_of_rows()), "i4").tolist().count(1) > 95
+    assert {node: held for node, held, _ in engine.pool.shares()}[1] <= 4096

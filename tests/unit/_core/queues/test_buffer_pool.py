@@ -126,7 +126,10 @@ class Waiter:
         self.woken += 1
 
     def take(self):
-        lease = SlabLease(self.pool, self.need - SLAB_HEADER, self.ticket)
+        return self.take_for(-1)
+
+    def take_for(self, node):
+        lease = SlabLease(self.pool, self.need - SLAB_HEADER, self.ticket, node)
         self.pool.dequeue_waiter(self.ticket)
         return lease
 
@@ -253,3 +256,130 @@ def test_ticket_can_be_had_before_queueing():
     assert pool.enqueue_waiter(KIB, lambda: None) != ticket
     pool.dequeue_waiter(ticket)
     assert pool.waiter_count == 1
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def held_by(pool, node):
+    return {node_id: held for node_id, held, _ in pool.shares()}[node]
+
+
+def test_bytes_are_counted_by_node():
+    pool = BufferPool(64 * KIB)
+    first, second = SlabLease(pool, 100, node=1), SlabLease(pool, 3000, node=2)
+    assert sorted(pool.shares()) == [(1, KIB, None), (2, 4 * KIB, None)]
+    first.release()
+    assert (held_by(pool, 1), held_by(pool, 2), pool.in_use) == (0, 4 * KIB, 4 * KIB)
+    second.release()
+
+
+def test_node_at_its_limit_gets_nothing_and_others_everything():
+    pool = BufferPool(64 * KIB)
+    pool.set_limit(1, 8 * KIB)
+    leases = [SlabLease(pool, 100, node=1) for _ in range(8)]
+    with pytest.raises(BufferError, match=r"no room for 100 bytes of node 1: .*\(1, 8192, 8192\)"):
+        SlabLease(pool, 100, node=1)
+    leases += [SlabLease(pool, 100, node=2) for _ in range(56)]
+    for lease in leases:
+        lease.release()
+    assert (pool.in_use, held_by(pool, 1), held_by(pool, 2)) == (0, 0, 0)
+
+
+def test_node_that_holds_nothing_gets_a_slab_beyond_its_limit():
+    """A record that is larger than the limit would wait for ever."""
+    pool = BufferPool(64 * KIB)
+    pool.set_limit(1, KIB)
+    large = SlabLease(pool, 20 * KIB, node=1)
+    with pytest.raises(BufferError):
+        SlabLease(pool, 100, node=1)
+    large.release()
+    SlabLease(pool, 100, node=1).release()
+
+
+def test_lowered_limit_takes_nothing_away_and_a_raised_one_wakes():
+    pool = BufferPool(64 * KIB)
+    leases = [SlabLease(pool, 100, node=1) for _ in range(8)]
+    pool.set_limit(1, 2 * KIB)
+    assert held_by(pool, 1) == 8 * KIB
+    waiter = Waiter(pool, KIB)
+    with pytest.raises(BufferError):
+        waiter.take_for(1)
+    assert not pool.wake_waiters()
+    pool.set_limit(1, 9 * KIB)
+    assert pool.wake_waiters()
+    assert waiter.woken == 1
+    for lease in [*leases, waiter.take_for(1)]:
+        lease.release()
+
+
+def test_waiter_of_a_full_node_holds_up_no_other_node():
+    pool = BufferPool(8 * KIB)
+    pool.set_limit(1, KIB)
+    full = SlabLease(pool, 100, node=1)
+    sick, well = Waiter(pool, 4 * KIB), Waiter(pool, 4 * KIB)
+    with pytest.raises(BufferError):
+        sick.take_for(1)
+    assert pool.wake_waiters()
+    assert (sick.woken, well.woken) == (0, 1)
+    leases = [well.take_for(2), SlabLease(pool, 1900, node=2)]  # and a newcomer: nothing is kept back for `sick`
+    assert pool.waiter_count == 1
+    for lease in leases:
+        lease.release()
+    full.release()
+    assert sick.woken == 0
+    assert pool.wake_waiters()
+    sick.take_for(1).release()
+    assert (pool.in_use, pool.waiter_count) == (0, 0)
+
+
+def test_newcomer_of_a_full_node_does_not_overtake_its_waiters():
+    pool = BufferPool(64 * KIB)
+    pool.set_limit(1, 4 * KIB)
+    leases = [SlabLease(pool, 100, node=1) for _ in range(4)]
+    first, second = Waiter(pool, 2 * KIB), Waiter(pool, KIB)
+    for waiter in (first, second):
+        with pytest.raises(BufferError):
+            waiter.take_for(1)
+    leases.pop().release()
+    assert not pool.wake_waiters()  # one KiB is free, and the first needs two
+    with pytest.raises(BufferError):
+        SlabLease(pool, 100, node=1)
+    leases.pop().release()
+    assert pool.wake_waiters()
+    assert (first.woken, second.woken) == (1, 0)
+    leases += [first.take_for(1)]
+    leases.pop(0).release()
+    pool.wake_waiters()
+    assert second.woken == 1
+    for lease in [*leases, second.take_for(1)]:
+        lease.release()
+    assert (pool.in_use, held_by(pool, 1), pool.waiter_count) == (0, 0, 0)
+
+
+def test_waiter_may_try_for_another_node_and_keeps_its_ticket():
+    pool = BufferPool(64 * KIB)
+    for node in (1, 2):
+        pool.set_limit(node, KIB)
+    leases = [SlabLease(pool, 100, node=node) for node in (1, 2)]
+    waiter = Waiter(pool, KIB)
+    for node in (1, 2):
+        with pytest.raises(BufferError):
+            waiter.take_for(node)
+    leases[0].release()  # of node 1, which it no longer waits for
+    assert not pool.wake_waiters()
+    leases[1].release()
+    assert pool.wake_waiters()
+    waiter.take_for(2).release()
+    assert (pool.in_use, pool.waiter_count) == (0, 0)
+
+
+def test_refusal_is_told_once():
+    pool = BufferPool(8 * KIB)
+    pool.set_limit(1, KIB)
+    assert not pool.take_refused(1)
+    lease = SlabLease(pool, 100, node=1)
+    with pytest.raises(BufferError):
+        SlabLease(pool, 100, node=1)
+    assert (pool.take_refused(1), pool.take_refused(1), pool.take_refused(2)) == (True, False, False)
+    lease.release()

@@ -214,3 +214,22 @@ def test_queue_lengths_do_not_matter_if_not_adaptive():
     engine.drain.update_loads()
     counts = Counter(_unkeyed(engine, 400, size=900))
     assert 0.35 < counts[0] / 400 < 0.65
+
+
+def test_records_without_a_key_leave_a_node_that_may_hold_no_more():
+    engine = Engine(leaders=[1, 2, 1, 2], batch_size=1 << 20)
+    first = _unkeyed(engine, 1)[0] % 2 + 1  # the node of the partition that was drawn
+    engine.pool.set_limit(first, 4096)
+    partitions = _unkeyed(engine, 200)
+    held = {node: size for node, size, _ in engine.pool.shares()}
+    assert held[first] <= 4096 < held[3 - first]
+    assert all(partition % 2 + 1 != first for partition in partitions[-20:])
+
+
+def test_records_without_a_key_wait_where_no_node_may_hold_more():
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20)
+    for node in (1, 2):
+        engine.pool.set_limit(node, 4096)
+    while engine.try_append(b"x" * 100, -1) is not None:
+        pass
+    assert [held for _, held, limit in engine.pool.shares() if limit is not None] == [4096, 4096]

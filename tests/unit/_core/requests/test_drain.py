@@ -133,6 +133,34 @@ def test_hurry_does_not_lift_backoff(case: Case, hurry: Callable[[Engine], None]
     assert engine.drain.drain(1, engine.now_ms) is None
 
 
+def test_who_waits_for_a_node_makes_its_batches_sendable_and_no_others() -> None:
+    engine = Engine(leaders=[1, 2])
+    engine.append(b"v", 0)
+    engine.append(b"v", 1)
+    engine.pool.set_limit(1, 1024)
+    ticket = engine.pool.enqueue_waiter(2048, lambda: None)
+    assert engine.ready_nodes() == []
+    assert engine.try_append(b"v" * 1500, 0, ticket=ticket) is None
+    assert engine.ready_nodes() == [1]
+    engine.pool.dequeue_waiter(ticket)
+    assert engine.ready_nodes() == []
+
+
+def test_request_says_whether_its_node_has_more_to_send() -> None:
+    engine = Engine(batch_size=1000, max_request_bytes=1500)
+    engine.append(b"v")
+    assert not engine.take().leaves_more
+    for _ in range(2):
+        engine.append(FULL)
+    assert engine.take().leaves_more  # one batch of a partition at most
+    assert not engine.take().leaves_more
+    engine.lead([1, 1])
+    for partition in (0, 1):
+        engine.append(FULL, partition)
+    assert engine.take().leaves_more  # both would be larger than a request
+    assert not engine.take().leaves_more
+
+
 def test_asking_for_hurry_makes_an_open_batch_sendable() -> None:
     engine = Engine()
     engine.append(b"v")

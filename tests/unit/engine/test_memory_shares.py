@@ -1,0 +1,219 @@
+"""How much memory a node's records may hold, by the rate at which it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod.engine.memory_shares import LEAST_BYTES, START_BYTES, MemoryShares
+from kafkaprod.errors import DeliveryTimeoutError
+from tests.support.core.faces import SlabLease
+from tests.support.producer.sender_rig import TOPIC, Rig, Sent
+
+MIB = 1 << 20
+TIMEOUT_MS = 120_000
+QUARTER_S = TIMEOUT_MS / 4000
+
+
+@dataclass(eq=False)
+class Request:
+    """What MemoryShares looks at of a produce request."""
+
+    leaves_more: bool = True
+    node_id: int = 1
+
+
+class Path:
+    """A node's share of 64 MiB, and requests to it at times that the test names."""
+
+    def __init__(self, *, may_wait: bool = True) -> None:
+        self.pool = BufferPool(64 * MIB)
+        self.shares = MemoryShares(self.pool, TIMEOUT_MS, may_wait=may_wait)
+
+    def send(self, size: int, now_ms: int, *, leaves_more: bool = True) -> Any:
+        request = Request(leaves_more)
+        self.shares.on_sent(request, size, now_ms)  # type: ignore[arg-type]
+        return request
+
+    def answer(self, request: Any, now_ms: int) -> None:
+        self.shares.on_answer(request, now_ms)
+
+    @property
+    def limit(self) -> int | None:
+        return next((limit for _, _, limit in self.pool.shares()), None)
+
+
+def test_a_node_may_hold_what_it_delivers_in_a_quarter_of_the_timeout() -> None:
+    path = Path()
+    path.answer(path.send(250_000, 0), 2_000)
+    assert path.limit == int(125_000 * QUARTER_S)
+
+
+def test_a_program_that_sends_little_says_nothing_of_the_path() -> None:
+    path = Path()
+    for second in range(60):
+        path.answer(path.send(100, 1000 * second, leaves_more=False), 1000 * second + 500)
+    assert path.limit is None  # a burst of 60 MB is taken at once
+
+
+def test_a_record_without_room_means_that_there_was_more_to_send() -> None:
+    path = Path()
+    path.answer(path.send(2_000_000, 0), 1_000)
+    full = SlabLease(path.pool, 60 * MIB, node=1)
+    with pytest.raises(BufferError):
+        SlabLease(path.pool, MIB, node=1)
+    path.answer(path.send(500_000, 20_000, leaves_more=False), 21_000)
+    assert path.limit == 500_000 * QUARTER_S
+    full.release()
+
+
+def test_answers_that_come_together_are_no_faster_than_the_time_that_they_took() -> None:
+    path = Path()
+    requests = [path.send(100_000, 10 * number) for number in range(5)]
+    for request in requests:
+        path.answer(request, 4_000)
+    assert path.limit == 125_000 * QUARTER_S
+
+
+def test_time_without_anything_under_way_does_not_count() -> None:
+    path = Path()
+    path.answer(path.send(125_000, 0), 1_000)
+    path.answer(path.send(125_000, 500_000), 501_000)
+    assert path.limit == 125_000 * QUARTER_S
+
+
+def test_slower_samples_count_when_the_faster_ones_are_old() -> None:
+    path = Path()
+    path.answer(path.send(1_000_000, 0), 1_000)
+    assert path.limit == 1_000_000 * QUARTER_S
+    path.answer(path.send(100_000, 1_000), 2_000)
+    assert path.limit == 1_000_000 * QUARTER_S
+    path.answer(path.send(100_000, 12_000), 13_000)
+    assert path.limit == 100_000 * QUARTER_S
+
+
+def test_a_faster_path_counts_at_once() -> None:
+    path = Path()
+    path.answer(path.send(100_000, 0), 1_000)
+    path.answer(path.send(100_000, 1_000, leaves_more=False), 1_010)
+    assert path.limit == 64 * MIB
+
+
+def test_a_program_that_sends_little_does_not_lower_a_rate() -> None:
+    path = Path()
+    path.answer(path.send(1_000_000, 0), 1_000)
+    for second in range(100, 200):
+        path.answer(path.send(100, 1000 * second, leaves_more=False), 1000 * second + 900)
+    assert path.limit == 1_000_000 * QUARTER_S
+
+
+def test_limit_is_a_mebibyte_at_least() -> None:
+    path = Path()
+    path.answer(path.send(100, 0), 10_000)
+    assert path.limit == LEAST_BYTES
+
+
+def test_request_without_an_answer_says_nothing() -> None:
+    path = Path()
+    lost = path.send(100, 0)
+    path.shares.on_no_answer(lost)
+    path.shares.on_no_answer(lost)
+    assert path.limit is None
+    path.answer(path.send(125_000, 50_000), 51_000)  # nothing was under way when it was sent
+    assert path.limit == 125_000 * QUARTER_S
+
+
+def test_until_the_first_answer_tells_a_rate_a_node_may_hold_little() -> None:
+    path = Path()
+    first = path.send(100, 0, leaves_more=False)
+    assert path.limit is None
+    second = path.send(1_000_000, 1)
+    assert path.limit == START_BYTES
+    path.answer(first, 5)
+    assert path.limit == START_BYTES
+    path.answer(second, 6)
+    assert path.limit == 64 * MIB
+    path.send(1_000_000, 7)
+    assert path.limit == 64 * MIB
+
+
+def test_a_start_without_an_answer_ends_with_the_request() -> None:
+    path = Path()
+    path.shares.on_no_answer(path.send(1_000_000, 0))
+    assert path.limit is None
+    path.send(1_000_000, 30_000)
+    assert path.limit is None
+
+
+def test_who_would_be_refused_has_no_limit_at_the_start() -> None:
+    path = Path(may_wait=False)
+    path.send(1_000_000, 0)
+    assert path.limit is None
+
+
+# -- with a sender -----------------------------------------------------------------------------------------------------
+
+
+class ThinLink:
+    """A sender whose node takes 125 bytes a millisecond, and a program that appends three times as much."""
+
+    BYTES_PER_MS = 125
+    STEP_MS = 20
+
+    def __init__(self, partition_count: int) -> None:
+        self.partition_count = partition_count
+        self.rig = Rig(topics={TOPIC: [1] * partition_count}, delivery_timeout_ms=20_000, linger_ms=5)
+        self.futures: list[Any] = []
+        self.delivered_bytes = 0
+        self.wanted = 0.0
+        self.credit = 0
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds * 1000 // self.STEP_MS):
+            self.append()
+            self.rig.turn(self.STEP_MS)
+            self.deliver()
+
+    def append(self) -> None:
+        self.wanted = min(self.wanted + 3 * self.BYTES_PER_MS * self.STEP_MS / 1000, 100)
+        queues = self.rig.accumulator.topics[TOPIC]
+        while self.wanted >= 1:
+            partition = len(self.futures) % self.partition_count
+            now_ms = self.rig.clock.now_ms()
+            future = self.rig.accumulator.append(queues, None, b"v" * 990, None, partition, 0, now_ms)
+            if future is None:
+                break
+            self.futures.append(future)
+            self.wanted -= 1
+
+    def deliver(self) -> None:
+        self.credit += self.BYTES_PER_MS * self.STEP_MS
+        while self.rig.produce_requests:
+            sent: Sent = self.rig.produce_requests[0]
+            if len(sent.body) > self.credit:
+                return
+            self.credit -= len(sent.body)
+            self.delivered_bytes += len(sent.body)
+            self.rig.answer(sent)
+        self.credit = 0
+
+
+@pytest.mark.parametrize("partition_count", [1, 6])
+def test_on_a_thin_link_nothing_expires(partition_count: int) -> None:
+    link = ThinLink(partition_count)
+    link.run(seconds=90)
+    assert link.delivered_bytes >= 0.95 * 90_000 * link.BYTES_PER_MS
+    failed = [future for future in link.futures if future.done() and future.exception(0) is not None]
+    assert not failed, f"{len(failed)} of {len(link.futures)} failed: {failed[0].exception(0)!r}"
+    assert link.rig.accumulator.pool.in_use <= LEAST_BYTES
+
+
+def test_what_waits_longer_than_the_timeout_expires() -> None:
+    """That the link of the test above is thin enough."""
+    link = ThinLink(6)
+    link.rig.sender._shares.on_sent = lambda *_: None  # type: ignore[method-assign]
+    link.run(seconds=30)
+    assert any(isinstance(f.exception(0), DeliveryTimeoutError) for f in link.futures if f.done())
