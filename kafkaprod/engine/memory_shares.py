@@ -6,8 +6,8 @@ node whose rate is known to be low, records are therefore taken as it delivers t
     sample  bytes delivered while a request was under way / the time since the delivery before it was sent
     rate    the largest sample of the last eight answer times (1 to 10 s)
 
-Only a request that left more behind tells a rate: without that, the program may have had no more to send. Such a sample
-raises a rate and never lowers it. Bytes are those before compression, as in the memory. Sender thread only.
+A rate is known from requests that left more behind: after others, the program may have had no more to send. Their
+samples raise a rate and never lower it. Bytes are those before compression, as in the memory. Sender thread only.
 
 From the first request that leaves more behind until its answer, a node's records may hold START_BYTES, where `send()`
 waits: a program fills 64 MiB in a second, and a slow link has answered nothing by then.

@@ -11,7 +11,7 @@ later is served beside them only if that leaves enough. (Serving no one else whi
 queue behind one that was woken and has not run yet, for every slab.)
 
 What is handed out is counted by node, too: in the account of the node that leads the partition (-1: none does). An account
-may have a limit; then those who wait for that node form a line of their own, and hold up nobody else.
+may have a limit; then those who wait for that node form a line of their own, and do not hold up others.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
@@ -51,7 +51,7 @@ cdef struct Account:
     # What one node holds. It lives as long as the pool; all but `next` and `node_id` is guarded by the pool's lock.
     Account *next
     int32_t node_id
-    bint was_refused            # since the last take_refused(): somebody found no room
+    bint was_refused            # since the last take_refused(): a try found no room
     Py_ssize_t held             # bytes in slabs of its batches
     Py_ssize_t limit            # most that it may hold; what it has nothing of, it may always take once
     Py_ssize_t promised         # what the waiters bound to it need

@@ -60,7 +60,7 @@ cdef class BufferPool:
             free(account)
 
     cdef Account *account_of(self, int32_t node_id) except NULL:
-        """Return a node's account, made when it is first asked for; -1: that of partitions without a leader."""
+        """Return a node's account, made by the first call; -1: that of partitions without a leader."""
         cdef Account *account
         cdef Account *fresh = <Account *>calloc(1, sizeof(Account))
         if fresh is NULL:
@@ -402,7 +402,7 @@ cdef class BufferPool:
             if account is not NULL:
                 account.planned += waiter.need
                 if not account_takes(account, waiter.need, account.planned - waiter.need):
-                    waiter = waiter.next        # its node may hold no more: it holds up nobody but its own line
+                    waiter = waiter.next        # its node may hold no more: it holds up its own line only
                     continue
             total += waiter.need
             if total > self._capacity:
@@ -423,7 +423,7 @@ cdef class BufferPool:
         mutex_unlock(&self._lock)
 
     def take_refused(self, int32_t node_id):
-        """Whether somebody found no room for a record of the node since the last call."""
+        """Whether a try found no room for a record of the node since the last call."""
         cdef Account *account = self.account_of(node_id)
         mutex_lock(&self._lock)
         cdef bint was_refused = account.was_refused
