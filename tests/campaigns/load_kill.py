@@ -1,8 +1,17 @@
-"""kill -9 at random instants of a load, resume, compare.
+"""kill -9 at random instants of loads, resume, compare: `python -m tests.campaigns.load_kill --kills 200`.
 
-With --transactions the loads are transactional, and only committed records count. Each load has a topic of its own.
-It is killed again and again until it gets through; then an independent client reads the topic: every line once, in its
-partition in the order of the file. After each kill the manifest, or the committed position, must be readable.
+Each load has a topic and an input of its own: a file of any format and codec, a folder of them, or stdin. It is killed
+again and again, and continued with --resume, until it gets through; then an independent client reads the topic, only
+what is committed if the load has transactions: every row once, in its partition in the order of the input, and nothing
+else. Between kills the input is changed at random (which must be refused) and put back; during some runs another file
+takes its place. With --deaths brokers are killed, too, one or all of them, and come back with their disks.
+
+    manifest        progress is in a file
+    transactions    progress is in the cluster, together with the rows
+    two inputs      the same for two inputs, one after the other, with one transactional id; then both again
+    nothing         --no-manifest: begins again; rows may be there more than once, none is lost
+
+Exit status 1 if a row is lost, twice, foreign or out of order, a load is stuck, or a changed input was not refused.
 """
 
 from __future__ import annotations
@@ -10,185 +19,234 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
-import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-from kafkaprod.admin.client import ClusterClient
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.config import ProducerConfig
-from kafkaprod.loader.committed_position import CommittedPosition
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.transactional import find_position
 from tests.kafka.cluster import KafkaCluster
+from tests.support.loader.kill_inputs import KillInput, new_input
+from tests.support.loader.killed_load import MANIFEST, NOTHING, TRANSACTIONS, KilledLoad, Servers, Tally, compare
 from tests.support.loader.load_rig import LoadRig
 
-PARTITIONS = 5
+PARTITIONS: Final = 3
+TWO_INPUTS: Final = "two inputs"
+MODES: Final = (MANIFEST, TRANSACTIONS, TWO_INPUTS, NOTHING)
+SMALL_BATCHES: Final = {"max_message_bytes": "2048"}  # so that few rows are many requests
 
 
-@dataclass
-class Tally:
-    """What happened."""
+class OneBroker:
+    """An embedded broker.
 
-    loads: int = 0
-    kills: int = 0
-    kills_with_manifest: int = 0
-    resumed_inside: int = 0  # killed when some records, but not all, were acknowledged
-    lost: int = 0
-    twice: int = 0
-    misplaced: int = 0
+    Args:
+        broker: Runs.
+    """
 
-    @property
-    def is_good(self) -> bool:
-        """Whether every line of every load was where it belongs, once."""
-        return not (self.lost or self.twice or self.misplaced)
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        self.bootstrap = broker.bootstrap_servers
 
+    def die(self, rng: random.Random) -> None:
+        """See Servers."""
+        self._broker.kill()
 
-def write_lines(path: Path, count: int) -> None:
-    """A file of numbered lines of different lengths."""
-    rng = random.Random(count)
-    path.write_bytes(b"".join(b'{"id":%d,"pad":"%s"}\n' % (i, b"x" * rng.randrange(120)) for i in range(count)))
+    def come_back(self) -> None:
+        """See Servers."""
+        if not self._broker.is_running:
+            self._broker.start()
 
 
-def kill_until_through(rig: LoadRig, path: Path, rng: random.Random, longest_s: float, tally: Tally) -> None:
-    """One load of `path`, killed at random instants and resumed until it ends by itself; then compared."""
-    line_rate = 400_000
-    keyed = ("--key", "id") if rng.random() < 0.5 else ()
-    arguments = [str(path), "--create-topic", str(PARTITIONS), "--checkpoint-interval", "0.03", "--resume", *keyed]
-    if rig.transactional_id is not None:
-        arguments += ["--rate", str(line_rate)]  # commits in the middle of blocks, too
-    while True:
-        process = subprocess.Popen(rig.command(*arguments), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        if rng.random() < 0.9:  # the others die at any time, also before they have done anything
-            await_manifest(rig, process)
-        try:
-            _, error = process.communicate(timeout=rng.uniform(0.0, longest_s))
-        except subprocess.TimeoutExpired:
+class ThreeBrokers:
+    """An embedded cluster.
+
+    Args:
+        cluster: Runs.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+        self.bootstrap = cluster.bootstrap_servers
+
+    def die(self, rng: random.Random) -> None:
+        """Kill one broker, or every process."""
+        if rng.random() < 0.6:
+            rng.choice(self._cluster.brokers).kill()
+            return
+        for process in (*self._cluster.brokers, self._cluster.controller):
             process.kill()
-            process.communicate()
-            tally.kills += 1
-        else:
-            assert process.returncode == 0, error.decode()
-            break
-        for sent_count, is_done in positions(rig):
-            tally.kills_with_manifest += 1
-            tally.resumed_inside += sent_count > 0 and not is_done
-    tally.loads += 1
-    compare(rig, path, bool(keyed), tally)
+
+    def come_back(self) -> None:
+        """See Servers."""
+        for process in (self._cluster.controller, *self._cluster.brokers):
+            if not process.is_running:
+                process.start()
+        self._cluster.wait_until_in_sync(60)
 
 
-def positions(rig: LoadRig) -> Iterator[tuple[int, bool]]:
-    """How many rows are in the manifest or committed, and whether that is all; raises if it cannot be read."""
-    if rig.transactional_id is not None:
-        committed = position_of(rig)
-        if committed is not None:
-            yield committed.sent_count, bool(committed.done_at)
-        return
-    for file in rig.state_dir.glob("*.load.json"):
-        manifest = ManifestFile(file).read()
-        assert manifest is not None
-        yield manifest.sent_count, manifest.is_done
+class ApacheKafka:
+    """A node of Apache Kafka.
 
+    Args:
+        cluster: Runs.
+    """
 
-def position_of(rig: LoadRig) -> CommittedPosition | None:
-    """What a transactional load has committed."""
-    assert rig.transactional_id is not None
-    with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
-        return find_position(client, rig.transactional_id, rig.topic)
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self.bootstrap = cluster.bootstrap()
+        self._is_dead = False
 
+    def die(self, rng: random.Random) -> None:
+        """See Servers."""
+        self._cluster.kill9(1)
+        self._is_dead = True
 
-def await_manifest(rig: LoadRig, process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has written a manifest or a committed position, or has ended."""
-    before = progress_of(rig)
-    while process.poll() is None and progress_of(rig) == before:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.005)
-
-
-def progress_of(rig: LoadRig) -> list[int]:
-    """When the manifests were written, or the rank of the committed position."""
-    if rig.transactional_id is not None:
-        committed = position_of(rig)
-        return [] if committed is None else [committed.rank]
-    return [file.stat().st_mtime_ns for file in sorted(rig.state_dir.glob("*.load.json"))]
-
-
-def compare(rig: LoadRig, path: Path, is_keyed: bool, tally: Tally) -> None:
-    """Count what is lost, double, or out of order."""
-    lines = path.read_bytes().splitlines()
-    place = {line: i for i, line in enumerate(lines)}
-    seen = [0] * len(lines)
-    for records in rig.read().values():
-        last = -1
-        for record in records:
-            at = place[record.value or b""]
-            seen[at] += 1
-            tally.misplaced += at <= last
-            last = at
-            if is_keyed:
-                tally.misplaced += record.key != b"%d" % at
-    tally.lost += seen.count(0)
-    tally.twice += sum(count > 1 for count in seen)
+    def come_back(self) -> None:
+        """See Servers."""
+        if self._is_dead:
+            self._cluster.restart(1)
+            self._is_dead = False
 
 
 @contextlib.contextmanager
-def broker(kind: str) -> Iterator[str]:
-    """Bootstrap servers of an embedded broker, or of Apache Kafka."""
+def servers_of(kind: str) -> Iterator[Servers]:
+    """Start what loads send to."""
     if kind == "embedded":
-        with EmbeddedBroker() as embedded:
-            yield embedded.bootstrap_servers
-        return
-    with contextlib.closing(KafkaCluster(1)) as cluster:
-        cluster.start()
-        yield cluster.bootstrap()
+        with EmbeddedBroker() as broker:
+            yield OneBroker(broker)
+    elif kind == "cluster":
+        with EmbeddedCluster(brokers=3, session_timeout_ms=3_000) as cluster:
+            yield ThreeBrokers(cluster)
+    else:
+        with contextlib.closing(KafkaCluster(1)) as kafka:
+            kafka.start()
+            yield ApacheKafka(kafka)
 
 
 def kill_loads(
-    bootstrap: str,
+    servers: Servers,
     directory: Path,
+    mode: str,
     kills: int,
-    line_count: int,
-    longest_s: float,
-    seed: int,
     *,
-    has_transactions: bool = False,
+    seed: int,
+    row_count: int = 50_000,
+    longest_s: float = 0.6,
+    has_rate: bool = False,
+    has_deaths: bool = False,
+    limit_s: float = float("inf"),
 ) -> Tally:
-    """Kill loads until there were `kills` of it, and the last one is through."""
-    rng = random.Random(seed)
-    path = directory / "lines.jsonl"
-    write_lines(path, line_count)
-    tally = Tally()
-    while tally.kills < kills:
-        topic = f"kill-{uuid.uuid4().hex[:8]}"
-        state, transactional_id = directory / f"state-{tally.loads}", f"load-of-{topic}" if has_transactions else None
-        rig = LoadRig(bootstrap, state, topic, transactional_id)
-        kill_until_through(rig, path, rng, longest_s, tally)
-        assert tally.is_good, tally
+    """Kill loads until there were `kills` of it, and the last one is through.
+
+    Args:
+        servers: Where to.
+        directory: For inputs and manifests.
+        mode: One of MODES.
+        kills: How many.
+        seed: Of everything random but the scheduling of processes.
+        row_count: Rows of an input.
+        longest_s: The latest instant of a kill, after the first sign of progress.
+        has_rate: Loads have a --rate, so that blocks are parted.
+        has_deaths: Brokers die, too.
+        limit_s: No load begins after this time.
+    """
+    rng, tally, began_s = random.Random(seed), Tally(), time.monotonic()
+    while tally.kills < kills and time.monotonic() - began_s < limit_s:
+        with tempfile.TemporaryDirectory(dir=directory) as own:
+            kill_once(servers, Path(own), mode, rng, tally, row_count, longest_s, has_rate, has_deaths)
         print(tally, flush=True)
+        if not tally.is_good:
+            break
     return tally
 
 
-def main() -> None:
-    """Run as the arguments say and print the tally."""
-    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.load_kill", description=__doc__.partition("\n")[0])
+def kill_once(
+    servers: Servers,
+    directory: Path,
+    mode: str,
+    rng: random.Random,
+    tally: Tally,
+    row_count: int,
+    longest_s: float,
+    has_rate: bool,
+    has_deaths: bool,
+) -> None:
+    """Make a topic and load one input into it, or two, and compare."""
+    topic = f"kill-{uuid.uuid4().hex[:8]}"
+    options = SMALL_BATCHES if rng.random() < 0.7 else {}
+    LoadRig(servers.bootstrap, directory, topic).create(PARTITIONS, **options)
+    has_keys = rng.random() < 0.5
+    arguments = [*(["--key", "id"] if has_keys else []), *(["--rate", str(row_count)] if has_rate else [])]
+    keeps = TRANSACTIONS if mode == TWO_INPUTS else mode
+    inputs = [new_input(directory, name, row_count, rng) for name in (("a", "b") if mode == TWO_INPUTS else ("a",))]
+    loads = []
+    for each in inputs:
+        load = KilledLoad(
+            input=each,
+            servers=servers,
+            topic=topic,
+            keeps=keeps,
+            directory=directory,
+            name=f"load-of-{topic}",
+            arguments=arguments,
+            longest_s=longest_s,
+            has_deaths=has_deaths,
+            rng=rng,
+            tally=tally,
+        )
+        loads.append(load)
+        load.run_to_its_end()
+    if mode == TWO_INPUTS:
+        assert {load.repeat() for load in loads} <= {0, 2}
+    compare(servers, topic, keeps, rows_of(inputs), has_keys=has_keys, tally=tally)
+
+
+def rows_of(inputs: Sequence[KillInput]) -> list[bytes]:
+    """The rows of inputs, one after the other."""
+    return [row for each in inputs for row in each.rows]
+
+
+def main() -> int:
+    """Run as the arguments say, print the tally, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.campaigns.load_kill",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--mode", choices=MODES, default=MANIFEST)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
-    parser.add_argument("--lines", type=int, default=600_000)
-    parser.add_argument("--longest-s", type=float, default=0.6, help="latest instant of a kill after a manifest")
-    parser.add_argument("--transactions", action="store_true", help="loads with --transactional-id")
+    parser.add_argument("--broker", choices=("embedded", "cluster", "kafka"), default="embedded")
+    parser.add_argument("--rows", type=int, default=50_000, help="of an input")
+    parser.add_argument(
+        "--longest-s", type=float, default=0.6, help="latest instant of a kill after a sign of progress"
+    )
+    parser.add_argument("--rate", action="store_true", help="loads have a --rate that makes each take about a second")
+    parser.add_argument("--deaths", action="store_true", help="brokers die and come back, too")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="no load begins after this time")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    with broker(options.broker) as bootstrap, tempfile.TemporaryDirectory() as directory:
-        started = time.monotonic()
-        sizes = options.kills, options.lines, options.longest_s, options.seed
-        tally = kill_loads(bootstrap, Path(directory), *sizes, has_transactions=options.transactions)
-        print(f"{tally} in {time.monotonic() - started:.0f} s")
+    started_s = time.monotonic()
+    with servers_of(options.broker) as servers, tempfile.TemporaryDirectory() as directory:
+        tally = kill_loads(
+            servers,
+            Path(directory),
+            options.mode,
+            options.kills,
+            seed=options.seed,
+            row_count=options.rows,
+            longest_s=options.longest_s,
+            has_rate=options.rate,
+            has_deaths=options.deaths,
+            limit_s=options.limit_s,
+        )
+    print(f"{options.mode}: {tally} in {time.monotonic() - started_s:.0f} s")
+    return 0 if tally.is_good else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,29 +7,32 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from tests.campaigns.load_kill import kill_loads
+from tests.campaigns.load_kill import TWO_INPUTS, ApacheKafka, OneBroker, ThreeBrokers, kill_loads, servers_of
 from tests.kafka.cluster import KafkaCluster
+from tests.support.loader.killed_load import MANIFEST, NOTHING, TRANSACTIONS
 
 
+@pytest.mark.parametrize(
+    ("mode", "has_rate"), [(MANIFEST, True), (TRANSACTIONS, True), (TWO_INPUTS, False), (NOTHING, False)]
+)
 def test_a_load_killed_at_random_instants_loses_and_doubles_nothing(
-    embedded_broker: EmbeddedBroker, tmp_path: Path
+    mode: str, has_rate: bool, embedded_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    tally = kill_loads(embedded_broker.bootstrap_servers, tmp_path, 4, 300_000, 0.4, seed=1)
+    tally = kill_loads(OneBroker(embedded_broker), tmp_path, mode, 3, seed=1, row_count=20_000, has_rate=has_rate)
     assert tally.is_good
+    assert tally.resumed_inside or mode == NOTHING
 
 
-def test_a_load_in_transactions_killed_at_random_instants_commits_every_row_once(
-    embedded_broker: EmbeddedBroker, tmp_path: Path
-) -> None:
-    servers = embedded_broker.bootstrap_servers
-    tally = kill_loads(servers, tmp_path, 20, 200_000, 0.4, seed=5, has_transactions=True)
+def test_a_load_into_a_cluster_that_dies_and_comes_back_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with servers_of("cluster") as servers:
+        assert isinstance(servers, ThreeBrokers)
+        tally = kill_loads(servers, tmp_path, MANIFEST, 3, seed=3, row_count=20_000, has_deaths=True)
     assert tally.is_good
-    assert tally.resumed_inside
+    assert tally.deaths
 
 
 @pytest.mark.external
 def test_a_load_into_kafka_killed_at_random_instants_loses_and_doubles_nothing(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
-    tally = kill_loads(kafka.bootstrap(), tmp_path, 3, 300_000, 0.4, seed=2)
-    assert tally.is_good
+    assert kill_loads(ApacheKafka(kafka), tmp_path, MANIFEST, 3, seed=2).is_good

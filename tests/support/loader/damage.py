@@ -11,7 +11,7 @@ import random
 import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -164,8 +164,35 @@ def samples() -> list[Sample]:
     return [Sample(kind, codec, way) for kind in FORMATS for codec in CODECS for way in WAYS]
 
 
-def silent(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> list[str]:
-    """What a load takes for whole and is not.
+@dataclass
+class Count:
+    """What a load made of damaged copies of an input: all rows, a refusal, or others that nobody can tell."""
+
+    right: int = 0
+    refused: int = 0
+    untold: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.right:,} right, {self.refused:,} refused, {self.untold:,} not told"
+
+
+@dataclass
+class Verdict:
+    """What a load made of an input that was damaged again and again.
+
+    Attributes:
+        cuts: Of copies that were cut.
+        flips: Of copies with one bit changed.
+        found: What it took for whole, and could have told.
+    """
+
+    cuts: Count = field(default_factory=Count)
+    flips: Count = field(default_factory=Count)
+    found: list[str] = field(default_factory=list)
+
+
+def judge(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> Verdict:
+    """Damage an input and look at what a load takes for whole.
 
     Args:
         sample: The input.
@@ -175,22 +202,38 @@ def silent(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> 
     """
     data = b"".join(sample.streams)
     whole = sample.rows(data, directory)
+    verdict = Verdict()
     if whole == REFUSED or len(whole) != ROWS:
-        return [f"{sample} as it is: {whole}"]
-    found = [
-        f"{sample} cut to {length} of {len(data)} bytes"
-        for length in cuts
-        if not sample.silent_cut(length) and sample.rows(data[:length], directory) not in (REFUSED, whole)
-    ]
+        verdict.found.append(f"{sample} as it is: {whole}")
+        return verdict
+
+    def add(to: Count, damaged: bytes, what: str, can_tell: Callable[[Rows], bool]) -> None:
+        rows = sample.rows(damaged, directory)
+        to.refused += rows == REFUSED
+        to.right += rows == whole
+        if isinstance(rows, str) or rows == whole:
+            return
+        if can_tell(rows):
+            verdict.found.append(f"{sample} {what}: {len(rows)} rows, {_size(rows)} bytes")
+        else:
+            to.untold += 1
+
+    for length in cuts:
+        can_tell = not sample.silent_cut(length)
+        add(verdict.cuts, data[:length], f"cut to {length} of {len(data)} bytes", lambda _, can=can_tell: can)
     rng = random.Random(f"{sample}")
-    for number in range(flips):
-        rows = sample.rows(flipped(data, rng), directory)
-        if rows in (REFUSED, whole):
-            continue
-        size = sum(len(row or b"") for row in rows)
-        if sample.has_checksum or size > 20 * len(data):  # else bytes of the input, and of nothing else
-            found.append(f"{sample} with flip {number}: {len(rows)} rows, {size} bytes")
-    return found
+    for number in range(flips):  # those without a checksum may have other bytes of the input, and of nothing else
+        add(
+            verdict.flips,
+            flipped(data, rng),
+            f"with flip {number}",
+            lambda rows: sample.has_checksum or _size(rows) > 20 * len(data),
+        )
+    return verdict
+
+
+def _size(rows: Rows) -> int:
+    return sum(len(row or b"") for row in rows)
 
 
 def flipped(data: bytes, rng: random.Random) -> bytes:

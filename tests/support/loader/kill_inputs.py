@@ -1,0 +1,205 @@
+"""Inputs for loads that are killed: every row has an id of its own, so that a lost, double or foreign one shows."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import lz4.frame
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+FOREIGN: Final = "foreign"
+Bytes = Callable[[bytes], bytes]
+
+
+def _rows(name: str, count: int, rng: random.Random) -> list[bytes]:
+    return [b'{"id":"%s-%d","pad":"%s"}' % (name.encode(), i, b"x" * rng.randrange(60)) for i in range(count)]
+
+
+def _lines(rows: Sequence[bytes]) -> bytes:
+    return b"".join(row + b"\n" for row in rows)
+
+
+def _csv(rows: Sequence[bytes]) -> bytes:
+    objects = map(json.loads, rows)
+    return b"id,pad\n" + b"".join(b'%s,"%s"\n' % (each["id"].encode(), each["pad"].encode()) for each in objects)
+
+
+def _table(rows: Sequence[bytes]) -> pa.Table:
+    objects = [json.loads(row) for row in rows]
+    return pa.table({name: [each[name] for each in objects] for name in ("id", "pad")})
+
+
+def _parquet(rows: Sequence[bytes]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(_table(rows), sink, row_group_size=max(len(rows) // 7, 1))
+    return sink.getvalue()
+
+
+def _arrow(rows: Sequence[bytes]) -> bytes:
+    sink = io.BytesIO()
+    table = _table(rows)
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max(len(rows) // 7, 1))
+    return sink.getvalue()
+
+
+_WRITERS: Final[dict[str, Callable[[Sequence[bytes]], bytes]]] = {
+    "jsonl": _lines,
+    "json": lambda rows: b"[" + b",\n".join(rows) + b"]",
+    "csv": _csv,
+    "parquet": _parquet,
+    "arrow": _arrow,
+}
+_CODECS: Final[dict[str, Bytes]] = {
+    "gz": lambda data: gzip.compress(data, 1, mtime=0),
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+    "lz4": lz4.frame.compress,
+    "bz2": bz2.compress,
+}
+ONE_FILE: Final = ("jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "csv.zst", "json", "parquet", "arrow")
+FOLDER: Final = ("csv", "csv.gz", "jsonl", "jsonl.lz4", "jsonl.bz2", "jsonl.zst", "parquet", "arrow")
+
+
+@dataclass
+class InputFile:
+    """A file and its rows; it can be changed, and be put back as it was."""
+
+    path: Path
+    rows: list[bytes]
+    _kept: tuple[bytes, int] = (b"", 0)
+
+    def write(self, rows: Sequence[bytes], path: Path | None = None) -> None:
+        """Write rows in the form that the name tells, to the file or to another one."""
+        kind, *codecs = [suffix[1:] for suffix in self.path.suffixes]
+        data = _WRITERS[kind](rows)
+        for codec in codecs:
+            data = _CODECS[codec](data)
+        (path or self.path).write_bytes(data)
+
+    def keep(self) -> None:
+        """Remember the file as it is."""
+        self._kept = self.path.read_bytes(), self.path.stat().st_mtime_ns
+
+    def put_back(self) -> None:
+        """Make the file what it was, with its time."""
+        data, mtime_ns = self._kept
+        self.path.write_bytes(data)
+        os.utime(self.path, ns=(mtime_ns, mtime_ns))
+
+    def foreign(self, count: int) -> list[bytes]:
+        """Rows that no load may send."""
+        return _rows(FOREIGN, count, random.Random(count))
+
+
+@dataclass
+class KillInput:
+    """What one command loads.
+
+    Attributes:
+        names: The arguments that name it.
+        files: Its files in the order of the load.
+        more: Other arguments that it needs.
+        is_pipe: It comes through stdin.
+    """
+
+    names: list[str]
+    files: list[InputFile]
+    more: list[str] = field(default_factory=list)
+    is_pipe: bool = False
+
+    @property
+    def rows(self) -> list[bytes]:
+        """All rows in their order."""
+        return [row for file in self.files for row in file.rows]
+
+
+def new_input(directory: Path, name: str, count: int, rng: random.Random) -> KillInput:
+    """Write an input of a random kind: one file, a folder, or a file for stdin.
+
+    Args:
+        directory: For the files.
+        name: In the ids of rows, and in the names of files.
+        count: Of its rows.
+        rng: Chooses.
+    """
+    kind = rng.choice(("file", "file", "folder", "stdin"))
+    if kind == "folder":
+        folder = directory / name
+        folder.mkdir()
+        each = max(count // len(FOLDER), 1)
+        files = [_new_file(folder / f"{i}.{form}", f"{name}-{i}", each, rng) for i, form in enumerate(FOLDER)]
+        return KillInput([str(folder)], files)
+    if kind == "stdin":
+        file = _new_file(directory / f"{name}.{rng.choice(('jsonl', 'jsonl.gz', 'jsonl.zst'))}", name, count, rng)
+        return KillInput(["-"], [file], ["--format", "jsonl"], is_pipe=True)
+    file = _new_file(directory / f"{name}.{rng.choice(ONE_FILE)}", name, count, rng)
+    return KillInput([str(file.path)], [file])
+
+
+def _new_file(path: Path, name: str, count: int, rng: random.Random) -> InputFile:
+    file = InputFile(path, _rows(name, count, rng))
+    file.write(file.rows)
+    file.keep()
+    return file
+
+
+def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str, Callable[[], None]]:
+    """Change an input of files so that a resumed load must refuse it.
+
+    Args:
+        of: The input.
+        rng: Chooses.
+        sees_times: The load compares the times of files, too.
+
+    Returns:
+        What was done, and what undoes it.
+    """
+    file = rng.choice(of.files)
+    kinds = ["grown", "cut", "other rows", *(["touched"] if sees_times else [])]
+    if len(of.files) > 1:
+        kinds += ["another file", "a file less"]
+    kind = rng.choice(kinds)
+    if kind == "another file":
+        new = file.path.with_name("9.jsonl")
+        new.write_bytes(_lines(file.foreign(100)))
+        return kind, new.unlink
+    if kind == "a file less":
+        away = file.path.parent.with_name("away")
+        file.path.rename(away)
+        return kind, lambda: void(away.rename(file.path))
+    if kind == "touched":
+        os.utime(file.path, ns=(1, 1))
+    else:
+        rows = {
+            "grown": [*file.rows, *file.foreign(10)],
+            "cut": file.rows[:-1],
+            "other rows": file.foreign(len(file.rows)),
+        }
+        file.write(rows[kind])
+    return kind, file.put_back
+
+
+def replace_while_read(of: KillInput, rng: random.Random) -> Callable[[], None]:
+    """Put another file in the place of one that a load may be reading; return what undoes it."""
+    file = rng.choice(of.files)
+    away = file.path.parent.with_name("away")
+    other = file.path.parent.with_name("other")
+    file.write(file.foreign(len(file.rows)), other)
+    os.link(file.path, away)
+    other.replace(file.path)
+    return lambda: void(away.replace(file.path))
+
+
+def void(_: object) -> None:
+    """Take what a call returns."""
