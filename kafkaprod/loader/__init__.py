@@ -25,6 +25,7 @@ text                   lines, JSON lines and JSON arrays, forwarded without pars
 lines                  the line of a text on which a row begins, for messages
 manifest_file          finds, reads, replaces and locks the file of a manifest
 rows                   a block of rows between a reader and the producer
+parquet_footer         compares what a Parquet footer says twice
 arrow_ends             proves that an Arrow or Parquet input ends where it seems to end
 committed_position     how far a transactional load has come, committed with its rows
 manifest               how far a load has come, kept on disk

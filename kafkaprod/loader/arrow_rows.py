@@ -20,6 +20,7 @@ from kafkaprod.errors import SerializationError
 from kafkaprod.loader.arrow_ends import NotedReads, check_one_arrow_file, check_one_parquet_file
 from kafkaprod.loader.errors import LoadError, check_fields, missing_package
 from kafkaprod.loader.opening import open_source
+from kafkaprod.loader.parquet_footer import check_parquet_footer
 from kafkaprod.loader.rows import RowBlock, make_block
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.avro import AvroEncoder
@@ -50,6 +51,7 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
     with _seekable(source) as stream:
         with _errors_of(source):
             check_one_parquet_file(stream, source.name)
+            check_parquet_footer(stream, source.name)
             file = pq.ParquetFile(stream, page_checksum_verification=True)
         check_fields(plan.fields, file.schema_arrow.names, source.name)
         first = 0
