@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.coordinators import GROUP, find_coordinator
 from kafkaprod.admin.topics import first
-from kafkaprod.errors import ConnectionLostError
+from kafkaprod.errors import ConnectionLostError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.describe_groups import NOT_REQUESTED, DescribeGroupsRequest
-from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkaprod.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponsePartition,
+)
 from kafkaprod.structs import TopicPartition
 
 STABLE_VERSION: Final = 7  # of OffsetFetch: the first that waits for open transactions, and the last with one group
@@ -32,38 +37,58 @@ def committed_offset(
 ) -> CommittedOffset | None:
     """Return what a group has committed for a partition, by finished transactions alone; None: nothing.
 
+    Args, Raises: as `committed_offsets`; the place is the partition.
+    """
+    found = committed_offsets(client, group, place.topic, [place.partition], patience_ms, is_stable=is_stable)
+    return found.get(place.partition)
+
+
+def committed_offsets(
+    client: ClusterClient,
+    group: str,
+    topic: str,
+    partitions: Sequence[int],
+    patience_ms: int = 10_000,
+    *,
+    is_stable: bool = True,
+) -> dict[int, CommittedOffset]:
+    """Return what a group has committed for partitions of a topic, by finished transactions alone.
+
     Args:
         client: A client of the cluster.
         group: Its id; it needs no members.
-        place: The partition.
-        patience_ms: How long to wait while an unfinished transaction holds an offset of the partition.
+        topic: The topic.
+        partitions: Its partitions to ask for.
+        patience_ms: How long to wait while an unfinished transaction holds an offset of them.
         is_stable: Wait for unfinished transactions; False: return what was committed before them.
+
+    Returns:
+        By partition; those without an offset are left out.
 
     Raises:
         BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
+        CorruptDataError: The answer lacks a partition.
         UnsupportedVersionError: The brokers are older than Kafka 2.5.
     """
-    wanted = OffsetFetchRequestTopic(name=place.topic, partition_indexes=[place.partition])
+    wanted = OffsetFetchRequestTopic(name=topic, partition_indexes=list(partitions))
     request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=is_stable)
     coordinator: int | None = None
     moves = 0
     while True:
         if coordinator is None:
             coordinator = find_coordinator(client, group, GROUP)
-        code, answer = ErrorCode.COORDINATOR_NOT_AVAILABLE.value, None
+        code, answer, place = ErrorCode.COORDINATOR_NOT_AVAILABLE.value, None, partitions[0]
         try:
             answer = client.ask(request, coordinator, STABLE_VERSION)
             code = answer.error_code
         except ConnectionLostError:
             pass  # the coordinator has gone: look for the next one
         if answer is not None and not code:
-            found = first(first(answer.topics, "topic").partitions, "partition")
-            if not found.error_code:
-                if found.committed_offset < 0:
-                    return None
-                return CommittedOffset(found.committed_offset, found.metadata or "")
-            code = found.error_code
-        error = error_for(code, f"committed offset of group {group!r}", topic=place.topic, partition=place.partition)
+            offsets = first(answer.topics, "topic").partitions
+            code, place = next(((each.error_code, each.partition_index) for each in offsets if each.error_code), (0, 0))
+            if not code:
+                return _committed(offsets, topic, partitions)
+        error = error_for(code, f"committed offset of group {group!r}", topic=topic, partition=place)
         if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             patience_ms -= RETRY_MS
             has_ended = patience_ms < 0
@@ -73,6 +98,18 @@ def committed_offset(
         if has_ended:
             raise error
         client.wait(RETRY_MS)
+
+
+def _committed(
+    offsets: Sequence[OffsetFetchResponsePartition], topic: str, partitions: Sequence[int]
+) -> dict[int, CommittedOffset]:
+    if missing := set(partitions) - {each.partition_index for each in offsets}:
+        raise CorruptDataError(f"OffsetFetch response lacks partition {min(missing)} of {topic!r}")
+    return {
+        each.partition_index: CommittedOffset(each.committed_offset, each.metadata or "")
+        for each in offsets
+        if each.committed_offset >= 0
+    }
 
 
 def group_operations(client: ClusterClient, group: str) -> int | None:

@@ -159,7 +159,7 @@ def _load_in_transactions(
 ) -> int:
     from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
-    committed = find_position(client, transactional_id, options.topic) if options.resume else None
+    committed = find_position(client, transactional_id, options.topic, sources) if options.resume else None
     settings = load_options(client, options, producer_options, fingerprint_of(options, reading, sources), None)
     progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:

@@ -9,6 +9,7 @@ transactional          runs a load in transactions: rows and position are commit
 load                   runs a load from beginning to end
 inputs                 finds the inputs of a load, and recognizes what they are
 paths                  finds the files that names, patterns and directories stand for
+positions              finds what a transactional id has loaded; one id may be used for many inputs
 transactional_attempt  sends the rows of a transactional load, transaction by transaction
 attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere

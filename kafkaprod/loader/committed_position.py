@@ -18,9 +18,11 @@ from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.opening import open_source
 from kafkaprod.loader.source import Source
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 DIGEST_BYTES: Final = 64 << 10  # of an input's beginning and end
+ENDS_CHARS: Final = 400  # of the ends of partitions; others are not kept
 _LARGEST: Final = (1 << 63) - 1
+_SINCE_VERSION_2: Final = ("cluster_id", "times", "names", "ends", "earlier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,10 @@ class CommittedPosition:
         sent_count, sent_bytes, bad_count: So far.
         dead_letter_bytes: Length of the dead-letter file.
         done_at: When everything was committed, as local time; empty before.
+        cluster_id: The cluster's id, if brokers send one.
+        times, names: Digests of the times and the names of the inputs; see `positions.Inputs`.
+        ends: Where partitions of the topic ended behind the last commit: `number:offset number:offset`.
+        earlier: Inputs that were loaded before; see `positions.LoadedInput`.
     """
 
     partition_count: int
@@ -57,6 +63,11 @@ class CommittedPosition:
     bad_count: int = 0
     dead_letter_bytes: int = 0
     done_at: str = ""
+    cluster_id: str = ""
+    times: str = ""
+    names: str = ""
+    ends: str = ""
+    earlier: str = ""
 
     @property
     def position(self) -> Position:
@@ -85,6 +96,19 @@ class CommittedPosition:
         row = position.row if next_row is None else next_row
         return replace(self, next_row=row, **dict(zip(names, place, strict=True)))  # type: ignore[arg-type]
 
+    def ending_at(self, ends: Mapping[int, int]) -> Self:
+        """Return one that knows where partitions end now: those in `ends`, and the others as they were."""
+        text = ""
+        for number, end in {**ends, **{n: end for n, end in self.known_ends().items() if n not in ends}}.items():
+            more = f"{number}:{end} "
+            if len(text) + len(more) <= ENDS_CHARS:
+                text += more
+        return replace(self, ends=text.strip())
+
+    def known_ends(self) -> dict[int, int]:
+        """Return where partitions ended behind the last commit, by number."""
+        return _parsed_ends(self.ends)
+
     def finished(self) -> Self:
         """Return the committed position of a complete load."""
         return replace(self, done_at=datetime.now().astimezone().isoformat(" ", "seconds"))
@@ -93,6 +117,14 @@ class CommittedPosition:
         """Return the metadata of the offset."""
         return json.dumps({"kafkaprod-load": FORMAT_VERSION, **asdict(self)}, separators=(",", ":"))
 
+    def _check_texts(self) -> None:
+        """Raise ValueError where a text cannot be what `to_text` wrote."""
+        for name, parse in (("inputs", bytes.fromhex), ("done_at", _parsed_time), ("ends", _parsed_ends)):
+            try:
+                parse(getattr(self, name))
+            except ValueError as error:
+                raise ValueError(f"{name} is {getattr(self, name)!r:.40}") from error
+
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return the committed position of a text. Raises ValueError for anything that `to_text` did not write."""
@@ -100,8 +132,11 @@ class CommittedPosition:
             data = json.loads(text)
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
-        if not isinstance(data, dict) or data.pop("kafkaprod-load", None) != FORMAT_VERSION:
+        version = data.pop("kafkaprod-load", None) if isinstance(data, dict) else None
+        if version not in (1, FORMAT_VERSION):
             raise ValueError("no load of this version wrote it")
+        if version == 1:
+            data |= dict.fromkeys(_SINCE_VERSION_2, "")
         kinds: dict[str, type] = {"str": str, "int": int, "bool": bool}
         if data.keys() != {each.name for each in fields(cls)}:
             raise ValueError("its fields are not those of a committed position")
@@ -112,7 +147,17 @@ class CommittedPosition:
         committed = cls(**data)
         if not committed.partition_count or not committed.run_rows or committed.next_row < committed.row:
             raise ValueError("its numbers do not agree")
+        committed._check_texts()
         return committed
+
+
+def _parsed_time(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _parsed_ends(text: str) -> dict[int, int]:
+    pairs = (part.partition(":") for part in text.split())
+    return {int(number): int(end) for number, _, end in pairs}
 
 
 def digest_of(value: Mapping[str, Any]) -> str:

@@ -8,49 +8,51 @@ The transactional id is the name of the load, and of the group whose committed o
 4. Every `checkpoint_s`: commit the rows since then, with the new position.
 
 Readers with isolation.level=read_committed see each row once. Nothing is kept on this machine's disk, so a load can be
-continued on another one. A transaction that fails is aborted, and a new attempt begins at step 2.
+continued on another one. A transaction that fails is aborted, and a new attempt begins at step 2. One id may be used
+for many inputs: see `positions`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.groups import committed_offset
+from kafkaprod.admin.topics import LATEST, log_offsets
 from kafkaprod.loader.attempt import Job
-from kafkaprod.loader.committed_position import CommittedPosition, digest_of, digest_of_inputs, read_position
+from kafkaprod.loader.committed_position import CommittedPosition, digest_of
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.load import MAX_RESTARTS, smaller_batches
+from kafkaprod.loader.positions import Inputs, Place, Positions, find_positions
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.transactional_attempt import POSITION_PARTITION, TransactionalAttempt, TryAgainError
-from kafkaprod.structs import TopicPartition
+from kafkaprod.loader.source import Source
+from kafkaprod.loader.transactional_attempt import TransactionalAttempt, TryAgainError
 from kafkaprod.text import counted, printable
 
 logger = logging.getLogger("kafkaprod.loader")
 
 
 def find_position(
-    client: ClusterClient, transactional_id: str, topic: str, *, is_final: bool = False
+    client: ClusterClient, transactional_id: str, topic: str, sources: Sequence[Source] | None = None
 ) -> CommittedPosition | None:
-    """Return what a load has committed; None if no load has this id.
+    """Return what a load has committed, without disturbing a process that may be at work; None: nothing.
 
     Args:
         client: A client of the cluster.
         transactional_id: The transactional id of the load.
         topic: The topic of the load.
-        is_final: Earlier processes are fenced: wait for what they decided. Else an open transaction, which a killed
-            process may have left behind, is not waited for.
+        sources: Its inputs; None: of all loads with the id one that stopped, or else the first.
 
     Raises:
-        LoadError: The group has an offset that no load committed.
+        LoadError: The group has an offset that no load committed, or the inputs have changed.
+        OSError: An input cannot be read.
         KafkaError: As a broker answered.
     """
-    place = TopicPartition(topic, POSITION_PARTITION)
-    found = committed_offset(client, transactional_id, place, is_stable=is_final)
-    return None if found is None else read_position(found.metadata, transactional_id)
+    positions = find_positions(client, transactional_id, topic)
+    return positions.any_of() if sources is None else positions.find(Inputs.of(sources))
 
 
 class TransactionalLoad:
@@ -72,13 +74,15 @@ class TransactionalLoad:
         self._id = transactional_id
         self._resumes = resumes
         self._restarts = restarts
-        self._inputs = digest_of_inputs(job.sources)
+        self._inputs = Inputs.of(job.sources)
         decided_later = ("record_limit", "needs_keys")
         wanted = {name: value for name, value in job.options.fingerprint.items() if name not in decided_later}
         self._fingerprint = digest_of(wanted)
         self._refused: list[tuple[int, int, str]] = []
         self._batch_bytes: int | None = None
-        self._first: CommittedPosition | None = None
+        self._place = Place(0, {})
+        self._run_rows: int | None = None
+        self._dead_letter_bytes = job.sink.position()
         self.has_sent = False
         self.report: LoadReport = job.report
 
@@ -119,16 +123,16 @@ class TransactionalLoad:
         self.report.is_complete = True
         return self.report
 
-    def _find(self, *, is_final: bool = False) -> CommittedPosition | None:
-        if self._restarts:
-            return None
-        return find_position(self._client, self._id, self._job.options.topic, is_final=is_final)
+    def _find(self, *, is_final: bool = False) -> Positions:
+        topic = self._job.options.topic
+        return find_positions(self._client, self._id, topic, is_final=is_final, ignores_others=self._restarts)
 
     def _fence(self, attempt: TransactionalAttempt) -> CommittedPosition:
         """Keep all earlier processes from committing; return what is committed then."""
         attempt.open()
         try:
             committed = self._choose(self._find(is_final=True))
+            attempt.place = self._place
             self._job.sink.rewind(committed.dead_letter_bytes)
         except BaseException:
             attempt.close()
@@ -173,66 +177,109 @@ class TransactionalLoad:
 
     # -- where to begin ------------------------------------------------------------------------------------------------
 
-    def _choose(self, found: CommittedPosition | None) -> CommittedPosition:
+    def _choose(self, positions: Positions) -> CommittedPosition:
         """Return the position to continue from. Raises LoadRefusedError where the arguments do not fit it."""
-        if found is None or not found.is_begun:
-            return self._fresh()
-        options, rows = self._job.options, counted(found.sent_count, "record")
-        is_same = found.inputs == self._inputs
-        who = f"transactional id {self._id!r}"
-        if found.done_at and is_same and self._resumes and any(each.pipe is not None for each in self._job.sources):
-            raise LoadRefusedError(
-                f"--resume: a load of a pipe is complete since {found.done_at} ({who}), and whether this one has the "
-                "same bytes cannot be compared. If it is another input, give it a transactional id of its own"
-            )
-        if found.done_at and not is_same:
-            return self._fresh()  # the id is used for one load after the other
-        if not self._resumes:
-            if found.done_at:
-                raise LoadRefusedError(
-                    f"already loaded into {options.topic!r} at {found.done_at}: {rows} ({who}). --restart sends them "
-                    "again"
-                )
-            raise LoadRefusedError(
-                f"a load into {options.topic!r} stopped after {rows} ({who}): continue it with --resume, or start over "
-                "with --restart"
-            )
-        if not is_same:
-            raise LoadRefusedError(
-                f"the input is not what it was when {who} began. Use --restart to load it from the beginning"
-            )
-        if found.options != self._fingerprint:
+        found = None if self._restarts else positions.find(self._inputs)
+        if found is None:
+            return self._fresh(positions)
+        self._check_wanted(found)
+        options, who = self._job.options, f"transactional id {self._id!r}"
+        if not self._fingerprint.startswith(found.options):
             raise LoadRefusedError(
                 f"the options are not those that {who} began with: rows would become other records. Give the same "
                 "options, or start over with --restart"
             )
-        if found.topic_id != self._topic()[0]:
-            raise LoadRefusedError(
-                f"topic {options.topic!r} was created again since {who} began. Start over with --restart"
-            )
+        check_log(self._client, options.topic, found)
+        self._place = positions.place_of(found)
         return found
 
-    def _fresh(self) -> CommittedPosition:
-        if self._first is not None:
-            return self._first
-        topic_id, partition_count = self._topic()
+    def _check_wanted(self, found: CommittedPosition) -> None:
+        """Raise LoadRefusedError unless an earlier load of the inputs is to be continued, and can be."""
+        topic, rows, who = self._job.options.topic, counted(found.sent_count, "record"), f"id {self._id!r}"
+        if not found.done_at:
+            if not self._resumes:
+                raise LoadRefusedError(
+                    f"a load into {topic!r} stopped after {rows} (transactional {who}): continue it with --resume, or "
+                    "start over with --restart"
+                )
+            return
+        if not self._resumes:
+            raise LoadRefusedError(
+                f"already loaded into {topic!r} at {found.done_at}: {rows} (transactional {who}). --restart sends them "
+                "again"
+            )
+        if any(each.pipe is not None for each in self._job.sources):
+            raise LoadRefusedError(
+                f"--resume: a load of a pipe is complete since {found.done_at} (transactional {who}), and whether this "
+                "one has the same bytes cannot be compared. If it is another input, give it a transactional id of its "
+                "own"
+            )
+        if found.times and self._inputs.times and found.times != self._inputs.times:
+            raise LoadRefusedError(
+                f"--resume: an input of the same name, size, beginning and end was loaded at {found.done_at}: {rows} "
+                f"(transactional {who}). It was written at another time, so this may be another one. If it is, "
+                "--restart loads it"
+            )
+
+    def _fresh(self, positions: Positions) -> CommittedPosition:
+        topic_id, partition_count, cluster_id = self._topic()
         options = self._job.options
         if options.partition is not None and options.partition >= partition_count:
             partitions = counted(partition_count, "partition")
             raise LoadRefusedError(f"topic {options.topic!r} has {partitions}, but no partition {options.partition}")
-        self._first = CommittedPosition(
+        self._place, earlier = positions.place(self._inputs, restarts=self._restarts)
+        if self._run_rows is None:
+            self._run_rows = run_length(self._job.sources, self._job.reading)
+        return CommittedPosition(
             partition_count=partition_count,
-            run_rows=run_length(self._job.sources, self._job.reading),
+            run_rows=self._run_rows,
             topic_id=topic_id,
-            inputs=self._inputs,
+            inputs=self._inputs.digest,
             options=self._fingerprint,
             record_limit=options.record_limit,
             needs_keys=options.needs_keys,
-            dead_letter_bytes=self._job.sink.position(),
+            dead_letter_bytes=self._dead_letter_bytes,
+            cluster_id=cluster_id,
+            times=self._inputs.times,
+            names=self._inputs.names,
+            earlier=earlier,
         )
-        return self._first
 
-    def _topic(self) -> tuple[str, int]:
-        """Return the topic's id and its number of partitions."""
-        topic = self._client.metadata([self._job.options.topic]).topics[0]
-        return "" if topic.topic_id is None else str(topic.topic_id), len(topic.partitions)
+    def _topic(self) -> tuple[str, int, str]:
+        """Return the topic's id, its number of partitions, and the cluster's id."""
+        cluster = self._client.metadata([self._job.options.topic])
+        topic = cluster.topics[0]
+        topic_id = "" if topic.topic_id is None else str(topic.topic_id)
+        return topic_id, len(topic.partitions), cluster.cluster_id or ""
+
+
+def check_log(client: ClusterClient, topic: str, found: CommittedPosition) -> None:
+    """Compare the log with what a load has committed: its rows may be gone, or the topic or cluster another one.
+
+    Args:
+        client: A client of the cluster.
+        topic: The topic of the load.
+        found: What it has committed.
+
+    Raises:
+        LoadRefusedError: The log is not the one of the load, or ends before it.
+        KafkaError: As a broker answered.
+    """
+    cluster = client.metadata([topic])
+    topic_id = cluster.topics[0].topic_id
+    for what, was, is_now in (
+        ("cluster", found.cluster_id, cluster.cluster_id),
+        (f"topic {topic!r}", found.topic_id, None if topic_id is None else str(topic_id)),
+    ):
+        if was and is_now and was != is_now:
+            raise LoadRefusedError(
+                f"the load began with the {what} of id {was}, and this one, which was created again or is another one, "
+                f"has {is_now}: the records that were committed are not here. Start over with --restart"
+            )
+    ends = log_offsets(client, topic, LATEST) if found.ends else {}
+    for number, end in found.known_ends().items():
+        if ends.get(number, -1) < end:
+            raise LoadRefusedError(
+                f"{topic}[{number}] ends at offset {ends.get(number)}, but records of the load were committed up to "
+                f"{end}: they are gone. Start over with --restart"
+            )

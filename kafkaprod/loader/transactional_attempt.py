@@ -24,6 +24,7 @@ from kafkaprod.loader.committed_position import CommittedPosition
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed, Turn
 from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, refused_rows
+from kafkaprod.loader.positions import Place
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -36,7 +37,6 @@ _ABORTED: Final = (  # by the coordinator, after the transaction's timeout
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.PRODUCER_FENCED,
 )
-POSITION_PARTITION: Final = 0  # of the load's topic; the offset there says nothing about its records
 
 
 class TryAgainError(Exception):
@@ -82,6 +82,7 @@ class TransactionalAttempt:
         self._counts = [0, 0, 0]  # records, bytes, bad rows in it
         self._next_commit_s = 0.0
         self._last = committed.position  # of the last complete block
+        self.place = Place(0, {})  # of the position
         self.must_forget = False  # an earlier load is begun again: what it committed must not be continued
 
     def open(self) -> None:
@@ -212,8 +213,11 @@ class TransactionalAttempt:
             bad_count=committed.bad_count + bad,
             dead_letter_bytes=self._job.sink.position(),
         )
-        place = {(self._options.topic, POSITION_PARTITION): (committed.rank, committed.to_text())}
-        self._repeated(lambda: self._opened.send_offsets_to_transaction(place, self._id))
+        with contextlib.suppress(KafkaError, TimeoutError):  # the commit raises them
+            self._opened.flush(self._opened.config.max_block_ms / 1000)
+        committed = committed.ending_at(self._ends())
+        offsets = self.place.offsets(self._options.topic, committed)
+        self._repeated(lambda: self._opened.send_offsets_to_transaction(offsets, self._id))
         self._repeated(self._opened.commit_transaction)
         self.committed = committed
         self._is_open = False
@@ -224,6 +228,14 @@ class TransactionalAttempt:
         report.sent_bytes += size
         self._job.progress.on_retries(report.retry_count + self._opened.retry_count)
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
+
+    def _ends(self) -> dict[int, int]:
+        """Return where partitions end behind what was sent and is acknowledged."""
+        ends: dict[int, int] = {}
+        for _, _, result in self._sent:
+            if result.done():
+                ends |= result.ends()
+        return ends
 
     def _repeated(self, call: Callable[[], None]) -> None:
         """Make a call; one that timed out continues, and the same call again learns its outcome."""

@@ -86,6 +86,62 @@ def test_the_next_input_is_loaded_with_the_same_id(rig: LoadRig, path: Path) -> 
     assert rig.values() == [*LINES, b"other"]
 
 
+def test_one_id_loads_many_files_and_the_same_loop_again_loads_nothing(rig: LoadRig, tmp_path: Path) -> None:
+    rig.create(3)
+    files = [tmp_path / f"n{number}.txt" for number in range(4)]
+    for number, file in enumerate(files):
+        file.write_bytes(b"%d\n" % number * 5)
+    for has_begun in (False, True):
+        for file in files[: 4 if has_begun else 3]:
+            done = rig.run(str(file), "--resume", "--json")
+            assert done.code == 0, done.err
+            assert json.loads(done.out)["already_there"] == (5 if has_begun and file != files[3] else 0)
+            assert ("already loaded" in done.err) is (has_begun and file != files[3])
+    assert sorted(rig.values()) == sorted(b"%d" % number for number in range(4) for _ in range(5))
+    again = rig.run(str(files[0]))
+    assert again.code == 2
+    assert "already loaded" in again.err
+
+
+def test_a_file_that_stops_does_not_keep_others_of_its_id_from_being_loaded(rig: LoadRig, tmp_path: Path) -> None:
+    rig.create(2)
+    files = {name: tmp_path / f"{name}.txt" for name in "abc"}
+    files["a"].write_bytes(b"a1\na2\n")
+    files["b"].write_bytes(b"b1\n" + b"x" * 2_000_000 + b"\nb3\n")
+    files["c"].write_bytes(b"c1\nc2\n")
+    assert [rig.run(str(file), "--resume").code for file in files.values()] == [0, 1, 0]
+    assert [rig.run(str(file), "--resume").code for file in files.values()] == [0, 1, 0]
+    assert rig.run(str(files["b"]), "--resume", "--on-error", "skip").code == 3
+    assert [rig.run(str(file), "--resume").code for file in files.values()] == [0, 3, 0]
+    assert sorted(rig.values()) == [b"a1", b"a2", b"b1", b"b3", b"c1", b"c2"]
+
+
+def test_a_complete_file_that_was_written_again_may_be_another_one(rig: LoadRig, path: Path) -> None:
+    rig.create(1)
+    os.utime(path, ns=(0, 5_000_000_000))
+    assert rig.run(str(path)).code == 0
+    assert rig.run(str(path), "--resume").code == 0
+    os.utime(path, ns=(0, 9_000_000_000))
+    done = rig.run(str(path), "--resume")
+    assert done.code == 2
+    assert "this may be another one" in done.err
+    assert len(rig.values()) == len(LINES)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_records_that_are_gone_are_noticed(
+    rig: LoadRig, path: Path, monkeypatch: pytest.MonkeyPatch, *, is_complete: bool
+) -> None:
+    rig.create(1)
+    if not is_complete:
+        path.write_bytes(b"\n".join([*LINES[:10], b"x" * 2_000_000]))
+    assert rig.run(str(path), "--checkpoint-interval", "0.001").code == (0 if is_complete else 1)
+    monkeypatch.setattr("kafkaprod.loader.transactional.log_offsets", lambda *_: {0: 3})
+    done = rig.run(str(path), "--resume")
+    assert done.code == 2
+    assert f"{rig.topic}[0] ends at offset 3, but records of the load were committed up to" in done.err
+
+
 @pytest.mark.parametrize("fault", [close_after_handling(), drop_reply()], ids=["closed", "no-answer"])
 @pytest.mark.parametrize("api", [ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE], ids=lambda api: api.name)
 def test_lost_answers_lose_and_double_nothing(

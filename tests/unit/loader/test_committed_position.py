@@ -48,13 +48,30 @@ def test_the_largest_committed_position_is_smaller_than_the_metadata_that_broker
         ({"run_rows": 0}, "do not agree"),
         ({"inputs": None}, "inputs is None"),
         ({"more": 1}, "not those of a committed position"),
-        ({"kafkaprod-load": 2}, "no load of this version"),
+        ({"kafkaprod-load": 3}, "no load of this version"),
+        ({"inputs": "x"}, "inputs is 'x'"),
+        ({"done_at": "yesterday"}, "done_at is 'yesterday'"),
+        ({"ends": "0:x"}, "ends is '0:x'"),
     ],
 )
 def test_a_committed_position_that_no_load_wrote_is_refused(change: dict[str, object], why: str) -> None:
     text = json.dumps(json.loads(COMMITTED.to_text()) | change)
     with pytest.raises(LoadError, match=why):
         read_position(text, "g")
+
+
+def test_a_position_of_version_1_is_continued() -> None:
+    new = ("cluster_id", "times", "names", "ends", "earlier")
+    old = {name: value for name, value in json.loads(COMMITTED.to_text()).items() if name not in new}
+    assert read_position(json.dumps(old | {"kafkaprod-load": 1}), "g") == COMMITTED
+
+
+def test_the_newest_ends_of_partitions_are_kept_as_far_as_there_is_room() -> None:
+    committed = COMMITTED.ending_at({0: 5, 1: 7}).ending_at({1: 9})
+    assert committed.known_ends() == {0: 5, 1: 9}
+    many = committed.ending_at(dict.fromkeys(range(100, 300), 10**9))
+    assert 20 < len(many.known_ends()) < 200
+    assert 100 in many.known_ends()
 
 
 @pytest.mark.parametrize("text", ["", "kp1 b=7", "[" * 10_000, "3"])
