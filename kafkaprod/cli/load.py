@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, fingerprint_of, reading_of
+from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, expected_of, fingerprint_of, reading_of
 from kafkaprod.cli.load_setup import (
     check_on_error,
     check_topics,
@@ -29,7 +29,7 @@ from kafkaprod.cli.terminal import INTERRUPTED, coloured
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import LoadError, LoadRefusedError, is_temporary
+from kafkaprod.loader.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest
@@ -103,6 +103,7 @@ def _run(options: argparse.Namespace) -> int:
     check_formats(options, sources)
     for source in sources:
         check_readable(source, reading)
+    expected_of(options).watch(sources)
     if options.engine == "spark":
         from kafkaprod.cli.load_spark import check_spark_arguments
 
@@ -138,6 +139,7 @@ def _load(
     settings = load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
     if file is not None and options.resume:
+        _check_must_resume(options, f"no manifest {file.path}", is_found=manifest is not None)
         _show_resumed(progress, str(file.path), None if manifest is None else manifest.done_at)
     new_sink = partial(make_sink, options.on_error, producer_options, can_resume=file is not None)
     sink = new_sink("", manifest, progress)
@@ -163,6 +165,8 @@ def _load_in_transactions(
     settings = load_options(client, options, producer_options, fingerprint_of(options, reading, sources), None)
     progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:
+        what = f"no committed position of transactional id {transactional_id!r} for this input"
+        _check_must_resume(options, what, is_found=committed is not None and committed.is_begun)
         done_at = committed.done_at if committed is not None and committed.is_begun else None
         _show_resumed(progress, f"transactional id {transactional_id!r}", done_at)
     sink = make_sink(options.on_error, None, "", None, progress)
@@ -194,6 +198,8 @@ def _work(
         progress.close()
         if options.json or load.has_sent:
             _print_report(load.report, is_json=options.json)
+        if isinstance(error, UnexpectedInputError):
+            raise UnexpectedInputError(f"{error}. {_remains(load)}") from error
         if load.has_sent and isinstance(error, LoadRefusedError):  # of a later input: the load stopped
             raise LoadError(str(error)) from error
         raise
@@ -241,6 +247,16 @@ def _show_resumed(progress: Quiet, what: str, done_at: str | None) -> None:
         progress.show(f"--resume: already loaded at {done_at} ({what})")
 
 
+def _check_must_resume(options: argparse.Namespace, what: str, *, is_found: bool) -> None:
+    """Raise LoadRefusedError where the user wants to continue a load, and there is none."""
+    if options.must_resume and not is_found:
+        raise LoadRefusedError(
+            f"--must-resume: there is {what}: it was deleted or has expired, it is that of another cluster or "
+            "directory, or no earlier run came to its first checkpoint. To begin the load leave out --must-resume: "
+            "what an earlier one sent comes twice"
+        )
+
+
 def _interruption(load: AnyLoad, *, can_resume: bool) -> str:
     if not load.has_sent:
         return "interrupted; nothing was sent"
@@ -248,6 +264,12 @@ def _interruption(load: AnyLoad, *, can_resume: bool) -> str:
     if not can_resume:
         return f"interrupted; {rows} acknowledged; without a manifest the load cannot be resumed"
     return f"interrupted; {rows} acknowledged in the topic; continue with the same command and --resume"
+
+
+def _remains(load: AnyLoad) -> str:
+    if not load.has_sent:
+        return "Nothing was sent"
+    return f"{counted(load.report.sent_in_all, 'record')} of the load are in the topic, and it is not complete"
 
 
 def _print_report(report: LoadReport, *, is_json: bool) -> None:

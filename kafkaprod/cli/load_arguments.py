@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from kafkaprod.cli.producer_arguments import above_zero, count, whole
 from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.encodings import encoding_name
+from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.source import Source
@@ -51,6 +53,9 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     typing.add_argument(
         "--infer-types", action="store_true", help="other CSV columns are numbers or bools if no value changes by it"
     )
+    add("--expect-rows", type=whole, metavar="N", help="stop with an error unless the input has that many rows")
+    add("--expect-bytes", type=whole, metavar="N", help="the same for its bytes, as `wc -c` counts them")
+    add("--expect-sha256", type=_sha256, metavar="HEX", help="the same for its SHA-256, as of `sha256sum`")
     add("--null", action="append", default=[], metavar="TEXT", help="means null in CSV columns that are not text, as "
         "the empty text does; repeatable")  # fmt: skip
 
@@ -86,6 +91,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=("local", "spark"), default="local", help="spark: an input a task on Spark's executors")
     add("--master", metavar="URL", help="Spark's: local[4], spark://host:7077 (default: its own configuration)")
     add("--resume", action="store_true", help="continue a load that stopped or was killed")
+    add("--must-resume", action="store_true", help="--resume that is refused where there is no load to continue")
     add(
         "--restart",
         action="store_true",
@@ -144,6 +150,7 @@ def _avro_schema(options: argparse.Namespace) -> tuple[str, int | None]:
 
 def reading_of(options: argparse.Namespace) -> ReadOptions:
     """Return how to read. Raises ConfigError if arguments contradict each other."""
+    options.resume = options.resume or options.must_resume
     _check_arguments(options)
     key = None if options.fixed_key is None else Template((options.fixed_key,))
     if options.key is not None:
@@ -227,6 +234,17 @@ def _encoding(text: str) -> str:
         return encoding_name(text)
     except LookupError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _sha256(text: str) -> str:
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} does not have the 64 hexadecimal digits of a SHA-256")
+    return text
+
+
+def expected_of(options: argparse.Namespace) -> Expected:
+    """Return what the user knows of the input."""
+    return Expected(options.expect_rows, options.expect_bytes, options.expect_sha256)
 
 
 def _byte(text: str, flag: str) -> int:

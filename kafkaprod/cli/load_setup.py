@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_missing, topic_options
+from kafkaprod.cli.load_arguments import expected_of
 from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
@@ -250,4 +251,5 @@ def load_options(
         partition=options.partition,
         rate=options.rate,
         fingerprint=fingerprint | {"record_limit": limit, "needs_keys": needs_keys},
+        expected=expected_of(options),
     )

@@ -26,6 +26,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, open_dead_letters
 from kafkaprod.loader.errors import LoadError, missing_package
+from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
@@ -89,12 +90,15 @@ def load_on_spark(
     parts = [] if job.dead_letters is None else [f"{job.dead_letters}.{index}" for index in range(len(job.sources))]
     if manifest is not None and manifest.is_done:
         check_complete(client, manifest)
+        job.options.expected.check_rows(manifest.sent_count + manifest.bad_count, is_end=True)
         _remove([*job.manifests, *parts])  # the last run may have ended just before
         return LoadReport(
             job.options.topic, passed_count=manifest.sent_count, bad_in_all=manifest.bad_count, is_complete=True
         )
     # An executor may see the same file under another device.
-    job = replace(job, sources=[replace(source, inode=None) for source in job.sources])
+    sources = [replace(source, inode=None) for source in job.sources]
+    expected = job.options.expected  # of all inputs together
+    job = replace(job, sources=sources, options=replace(job.options, expected=Expected()))
     spark = _session(job, master)
     if manifest is None:
         _remove(job.manifests)
@@ -109,6 +113,7 @@ def load_on_spark(
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
     manifest.sent_count, manifest.bad_count = report.sent_count + report.passed_count, report.bad_in_all
+    expected.check_rows(manifest.sent_count + manifest.bad_count, is_end=True)
     manifest.finish()
     file.write(manifest)
     _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again

@@ -35,5 +35,6 @@ decompression          decompresses an input up to a proven end
 source                 describes one input of a load
 encodings              text in other encodings as UTF-8
 pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
+expected               what a script knows of an input, compared before a load is complete
 errors                 the errors that stop a load, and which of them another try may cure
 """

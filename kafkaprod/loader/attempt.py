@@ -15,6 +15,7 @@ from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import BadRow
+from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.feed import Feed, Target
 from kafkaprod.loader.in_flight import (
     LEAST_BATCH_BYTES,
@@ -63,6 +64,7 @@ class LoadOptions:
         partition: One for all records; None: by row.
         rate: Records a second at most; None: as fast as it goes.
         fingerprint: What decides which records a row becomes; must be the same to resume.
+        expected: What the whole input has.
     """
 
     topic: str
@@ -74,6 +76,7 @@ class LoadOptions:
     partition: int | None = None
     rate: float | None = None
     fingerprint: dict[str, Any] = field(default_factory=dict)
+    expected: Expected = field(default_factory=Expected)
 
     def target(self, partition_count: int, run_rows: int) -> Target:
         """Return what the topic takes."""
@@ -136,6 +139,7 @@ class Attempt:
         self._skip = np.zeros(manifest.partition_count, dtype=np.int64)  # rows of each to skip: the log has them
         for number, state in manifest.partitions.items():
             self._skip[number] = state.sent - state.rows
+        self._read_count = sum(state.rows for state in manifest.partitions.values()) + manifest.bad_count
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
         self._can_checkpoint = True
         self.has_sent = False  # whether a row was given to the producer
@@ -150,6 +154,7 @@ class Attempt:
         is_clean = False
         try:
             self._send_all()
+            self._options.expected.check_rows(self._read_count, is_end=True)
             is_clean = True
         except KeyboardInterrupt:
             self._salvage(INTERRUPTED_S)
@@ -175,6 +180,8 @@ class Attempt:
 
     def _send(self, block: RowBlock, partitions: NDArray[np.int32], bad: list[BadRow], position: Position) -> None:
         """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
+        self._read_count += block.row_count + len(bad)
+        self._options.expected.check_rows(self._read_count, is_end=False)
         is_stopped = bool(bad) and self._sink.stops
         if is_stopped:
             keep = block.numbers < bad[0].row

@@ -25,6 +25,10 @@ class LoadRefusedError(LoadError, ConfigError):
     """The load was refused before anything was sent: its arguments or inputs do not fit, or it was done before."""
 
 
+class UnexpectedInputError(LoadError):
+    """The input is not what the caller expects (`expected`); what was sent before stays in the topic."""
+
+
 class LoadIsLockedError(LoadError):
     """Another process works at this load."""
 

@@ -88,6 +88,7 @@ class Load:
         is_first = True
         if self._manifest.is_done:
             check_complete(self._client, self._manifest)
+            self._options.expected.check_rows(self._manifest.sent_count + self._manifest.bad_count, is_end=True)
             self.report.passed_count = self._manifest.sent_count
         try:
             while not self._manifest.is_done:

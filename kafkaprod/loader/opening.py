@@ -116,7 +116,7 @@ def open_source(source: Source) -> Iterator[WholeInput]:
     """
     with contextlib.ExitStack() as stack:
         stream: Any
-        raw = stack.enter_context(_open_raw(source))
+        raw = stack.enter_context(open_raw(source))
         file = None if source.pipe is not None else raw
         if file is not None:
             source.check_unchanged(os.fstat(file.fileno()))
@@ -133,7 +133,8 @@ def open_source(source: Source) -> Iterator[WholeInput]:
         whole.check_unchanged()  # not where the reader failed: its error says more
 
 
-def _open_raw(source: Source) -> io.RawIOBase:
+def open_raw(source: Source) -> io.RawIOBase:
+    """Open an input as it is, compressed or not. Raises OSError, LoadError."""
     if source.pipe is not None:
         return source.pipe.open()
     return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
@@ -148,7 +149,7 @@ def zip_members(source: Source) -> list[zipfile.ZipInfo]:
     Raises:
         LoadRefusedError: It is no whole archive, or has two files of one name, of which only one could be read.
     """
-    with _open_raw(source) as raw, _open_archive(source, raw) as archive:
+    with open_raw(source) as raw, _open_archive(source, raw) as archive:
         members = archive.infolist()
     names = [info.filename for info in members]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -16,6 +16,7 @@ import stat
 import sys
 import tempfile
 import weakref
+from collections.abc import Callable
 from typing import IO, Final
 
 from kafkaprod.loader.errors import LoadError
@@ -90,6 +91,8 @@ class Pipe:
         self._kept = bytearray()
         self._end = 0  # of what was read
         self._spooled: IO[bytes] | None = None
+        self._take: Callable[[memoryview], object] | None = None
+        self._at_end: Callable[[int], object] | None = None
 
     def open(self) -> io.RawIOBase:
         """Return a stream that begins with the first byte; a read does not wait for more than is there."""
@@ -112,6 +115,24 @@ class Pipe:
             self._spooled.flush()
         return self._spooled
 
+    def watch(self, take: Callable[[memoryview], object], at_end: Callable[[int], object]) -> None:
+        """Have all bytes given to `take` once, in order, also those read before; then their number to `at_end`.
+
+        Raises:
+            LoadError: Bytes that were read before are not kept.
+            Whatever `at_end` raises: at once if the end was read before, else to who reads it.
+        """
+        self._take, self._at_end = take, at_end
+        if self._spooled is not None:
+            self._spooled.seek(0)
+            while data := self._spooled.read(PIPE_BYTES):
+                take(memoryview(data))
+            at_end(self._end)
+        elif self._end > len(self._kept):
+            raise LoadError(f"{self._name} was already read, and a pipe cannot be read twice")
+        else:
+            take(memoryview(bytes(self._kept)))
+
     def read_at(self, position: int, room: memoryview) -> int:
         """Read bytes from a position on into `room`.
 
@@ -128,6 +149,10 @@ class Pipe:
         if position != self._end:
             raise LoadError(f"byte {position} of {self._name} was already read, and a pipe cannot be read twice")
         count = self._read(room)
+        if self._take is not None and count:
+            self._take(room[:count])
+        if self._at_end is not None and not count and len(room):
+            self._at_end(self._end)
         if self._end == len(self._kept) < KEPT_BYTES:
             self._kept += room[:count]
         self._end += count

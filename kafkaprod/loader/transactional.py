@@ -98,6 +98,9 @@ class TransactionalLoad:
         self.report.passed_count = committed.sent_count
         is_first = True
         try:
+            if committed.done_at:
+                rows = committed.sent_count + committed.bad_count
+                self._job.options.expected.check_rows(rows, is_end=True)
             restarts = 0
             producer: LoadProducer | None = None
             while not committed.done_at:

@@ -80,6 +80,7 @@ class TransactionalAttempt:
         self._is_open = False  # a transaction
         self._sent: list[tuple[int, NDArray[np.int64], BlockResult]] = []  # in it
         self._counts = [0, 0, 0]  # records, bytes, bad rows in it
+        self._read_count = 0  # rows of the inputs
         self._next_commit_s = 0.0
         self._last = committed.position  # of the last complete block
         self.place = Place(0, {})  # of the position
@@ -147,6 +148,7 @@ class TransactionalAttempt:
     def _send_all(self) -> None:
         start = self.committed
         self._last = start.position
+        self._read_count = start.sent_count + start.bad_count
         if self.must_forget:
             self._commit(start)
         limits = replace(self._options, record_limit=start.record_limit, needs_keys=start.needs_keys)
@@ -155,11 +157,14 @@ class TransactionalAttempt:
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
         for turn in feed.turns(start.position, self._refused):
             self._send(feed, _without_committed(turn, start))
+        self._options.expected.check_rows(self._read_count, is_end=True)
         self._commit(self.committed.moved(self._last, None).finished())
 
     def _send(self, feed: Feed, turn: Turn) -> None:
         """Give bad rows to the sink and the others to the producer; commit when it is time."""
         block, partitions, bad = turn.block, turn.partitions, turn.bad
+        self._read_count += block.row_count + len(bad)
+        self._options.expected.check_rows(self._read_count, is_end=False)
         is_stopped = bool(bad) and self._job.sink.stops
         if is_stopped:
             keep = block.numbers < bad[0].row

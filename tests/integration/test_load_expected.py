@@ -1,0 +1,98 @@
+"""Loads of inputs that are not what the script expects, and loads that must be continued."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from tests.support.loader.load_rig import LoadRig
+
+ROWS = [b"row %d" % i for i in range(1000)]
+WHOLE = b"\n".join(ROWS) + b"\n"
+CUT = WHOLE[: WHOLE.index(ROWS[600])]  # at the end of a row, as a dead writer may leave it
+WAYS = (
+    ("--expect-rows", "1000"),
+    ("--expect-bytes", str(len(WHOLE))),
+    ("--expect-sha256", hashlib.sha256(WHOLE).hexdigest()),
+)
+
+
+@pytest.fixture(params=[False, True], ids=["manifest", "transactions"])
+def rig(request: pytest.FixtureRequest, embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> LoadRig:
+    transactional_id = f"load-{topic_name}" if request.param else None
+    rig = LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name, transactional_id)
+    rig.create(2)
+    return rig
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way[0])
+def test_a_cut_pipe_is_not_complete_and_the_whole_one_continues_it(rig: LoadRig, way: tuple[str, str]) -> None:
+    done = rig.run("-", *way, "--json", stdin=CUT)
+    assert done.code == 1, done.err
+    assert f"but {way[0]} is" in done.err
+    report = json.loads(done.out)
+    assert not report["complete"]
+    assert f"{report['records']} records of the load are in the topic, and it is not complete" in done.err
+    assert len(rig.values()) == report["records"]
+    if rig.transactional_id is not None:
+        assert report["records"] == 0  # nothing of the last block is committed
+    whole = rig.run("-", *way, "--resume", stdin=WHOLE)
+    assert whole.code == 0, whole.err
+    assert sorted(rig.values()) == sorted(ROWS)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way[0])
+def test_a_cut_file_is_refused_before_anything_is_sent(rig: LoadRig, way: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_bytes(CUT)
+    done = rig.run(str(path), *way)
+    is_counted = way[0] == "--expect-rows"
+    assert done.code == (1 if is_counted else 2)
+    assert f"but {way[0]} is" in done.err
+    if not is_counted or rig.transactional_id is not None:
+        assert rig.values() == []
+    path.write_bytes(WHOLE)
+    assert rig.run(str(path), *way, "--restart").code == 0
+
+
+def test_more_rows_than_expected_are_not_sent(rig: LoadRig) -> None:
+    done = rig.run("-", "--expect-rows", "999", "--json", stdin=WHOLE)
+    assert done.code == 1
+    assert "more rows than --expect-rows 999" in done.err
+    assert len(rig.values()) == json.loads(done.out)["records"] <= 999
+    assert rig.transactional_id is None or rig.values() == []
+
+
+def test_a_complete_load_is_compared_with_the_rows_that_are_expected(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_bytes(WHOLE)
+    assert rig.run(str(path)).code == 0
+    assert rig.run(str(path), "--resume", "--expect-rows", "1000").code == 0
+    done = rig.run(str(path), "--resume", "--expect-rows", "1001")
+    assert done.code == 1
+    assert "ends after 1,000 rows, but --expect-rows is 1,001" in done.err
+
+
+def test_bad_rows_are_expected_rows(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"k":1}\n[]\n{"k":3}\n')
+    done = rig.run(str(path), "--key", "k", "--on-error", "skip", "--expect-rows", "3")
+    assert done.code == 3, done.err
+
+
+def test_a_load_that_must_continue_does_not_begin(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_bytes(WHOLE)
+    done = rig.run(str(path), "--must-resume")
+    assert done.code == 2
+    assert "--must-resume: there is no " in done.err
+    assert rig.values() == []
+    assert rig.run(str(path)).code == 0
+    again = rig.run(str(path), "--must-resume")
+    assert again.code == 0, again.err
+    assert len(rig.values()) == len(ROWS)
+    assert rig.run(str(path), "--must-resume", "--restart").code == 2
