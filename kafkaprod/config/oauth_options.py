@@ -149,7 +149,7 @@ class OAuthOptions(ConnectionOptions):
         5_000, Integer(1), LOW, "How long connecting to the token endpoint may take.", unit="ms"
     )
     sasl_login_read_timeout_ms: int = _OAUTH.option(
-        5_000, Integer(1), LOW, "How long to wait for data from the token endpoint.", unit="ms"
+        5_000, Integer(1), LOW, "How long the answer of the token endpoint may take as a whole.", unit="ms"
     )
     https_ca_location: str | None = _OAUTH.option(
         None, Path(), LOW, "PEM file of the authorities that the token endpoint is checked by. None: the system's."

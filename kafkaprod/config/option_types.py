@@ -179,7 +179,7 @@ class OptionTypes(TypedDict, total=False):
     sasl_login_connect_timeout_ms: int | str
     """How long connecting to the token endpoint may take."""
     sasl_login_read_timeout_ms: int | str
-    """How long to wait for data from the token endpoint."""
+    """How long the answer of the token endpoint may take as a whole."""
     https_ca_location: str | os.PathLike[str] | None
     """PEM file of the authorities that the token endpoint is checked by. None: the system's."""
     https_ca_pem: str | None

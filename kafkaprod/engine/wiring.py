@@ -159,7 +159,8 @@ def token_provider(config: ProducerConfig) -> TokenProvider:
             tls=endpoint_context(config),
         )
 
-    return TokenCache(TokenEndpoint(config, send).fetch)
+    patience_s = (config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms) / 1000
+    return TokenCache(TokenEndpoint(config, send).fetch, patience_s=patience_s)
 
 
 def compression_level(config: ProducerConfig) -> int | None:

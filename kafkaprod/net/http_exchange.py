@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import io
+import socket
 import ssl
+import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 
@@ -38,11 +41,11 @@ def exchange(
         headers: To send.
         body: To send; None for none.
         connect_timeout_ms: How long TCP and TLS may take.
-        read_timeout_ms: How long the server may be silent.
+        read_timeout_ms: How long the whole answer may take, from when there is a connection.
         tls: The context for https; None: the system's authorities.
 
     Raises:
-        OSError: The server cannot be reached, its certificate was refused, or it was silent for too long.
+        OSError: The server cannot be reached, its certificate was refused, or its answer took too long.
         http.client.HTTPException: It does not speak HTTP.
     """
     parts = urllib.parse.urlsplit(url)
@@ -57,7 +60,7 @@ def exchange(
         connection = http.client.HTTPConnection(host, parts.port, timeout=connect_s)
     try:
         connection.connect()
-        connection.sock.settimeout(read_timeout_ms / 1000)
+        _bound(connection, read_timeout_ms)
         path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         connection.request(method, path, body, dict(headers))
         with connection.getresponse() as response:
@@ -68,3 +71,51 @@ def exchange(
             return HttpAnswer(response.status, response.reason, names, content)
     finally:
         connection.close()
+
+
+def _bound(connection: http.client.HTTPConnection, timeout_ms: int) -> None:
+    """Let everything that comes from now on end in time: a server that sends a byte now and then is not waited for."""
+    deadline_s = time.monotonic() + timeout_ms / 1000
+
+    def response(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(_BoundSocket(sock, deadline_s, timeout_ms), **options)  # type: ignore[arg-type]
+
+    connection.sock.settimeout(timeout_ms / 1000)
+    connection.response_class = response  # type: ignore[assignment]
+
+
+class _BoundSocket:
+    """What `HTTPResponse` uses of a socket: a file to read it."""
+
+    def __init__(self, sock: socket.socket, deadline_s: float, timeout_ms: int) -> None:
+        self._reader = _BoundReader(sock, deadline_s, timeout_ms)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self._reader)
+
+
+class _BoundReader(io.RawIOBase):
+    """Reads a socket until a deadline; then TimeoutError is raised, even if bytes come."""
+
+    def __init__(self, sock: socket.socket, deadline_s: float, timeout_ms: int) -> None:
+        self._sock = sock
+        self._file = sock.makefile("rb", buffering=0)
+        self._deadline_s = deadline_s
+        self._timeout_ms = timeout_ms
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left_s = self._deadline_s - time.monotonic()
+        try:
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left_s)
+            return self._file.readinto(buffer)
+        except TimeoutError:
+            raise TimeoutError(f"no complete answer within {self._timeout_ms} ms") from None
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import ConnectionLostError, KafkaError
 from kafkaprod.security.oauthbearer import BearerToken
 
 REFRESH_SHARE: Final = 0.8  # of a token's life, as Java's sasl.login.refresh.window.factor
+PATIENCE_S: Final = 30.0
 
 logger = logging.getLogger("kafkaprod.security")
 
@@ -19,23 +20,29 @@ logger = logging.getLogger("kafkaprod.security")
 class TokenCache:
     """Fetches a token when the kept one has lived for 80 % of its time. Thread-safe; one fetch at a time.
 
-    Between 80 % and its end a token is still used if no other can be fetched, with a warning: the brokers of a running
-    producer outlive a short failure of the provider.
+    Between 80 % and its end a token is still used while another is fetched, and if no other can be, with a warning: the
+    brokers of a running producer outlive a short failure of the provider.
 
     Args:
         fetch: Returns a new token; may block. A token without a life is used once.
         clock: Seconds, monotonic.
+        patience_s: How long a login waits for a fetch that another one began.
     """
 
-    def __init__(self, fetch: Callable[[], BearerToken], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        fetch: Callable[[], BearerToken],
+        clock: Callable[[], float] = time.monotonic,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._lock = threading.Lock()
+        self._patience_s = patience_s
+        self._lock = threading.Lock()  # held for memory only, never while a token is fetched
         self._kept: BearerToken | None = None
         self._refresh_at_s = 0.0
         self._ends_at_s = 0.0
-        self._failure: KafkaError | None = None
-        self._failed_at_s = 0.0
+        self._running: _Fetch | None = None
 
     def token(self) -> BearerToken:
         """Return a token that is valid now.
@@ -43,21 +50,46 @@ class TokenCache:
         Raises:
             KafkaError: None could be fetched, and there is no other.
         """
-        called_at_s = self._clock()
         with self._lock:
             if self._kept is not None and self._clock() < self._refresh_at_s:
                 return self._kept
-            if self._failure is not None and self._failed_at_s > called_at_s:
-                return self._old_token(self._failure)  # it failed for a thread before, while this one waited
-            begun_at_s = self._clock()
-            try:
-                token = self._fetch()
-            except KafkaError as error:
-                self._failure, self._failed_at_s = error, self._clock()
-                return self._old_token(error)
-            self._failure = None
-            self._keep(token, begun_at_s)
+            running = self._running
+            if running is None:
+                mine = self._running = _Fetch()
+            elif self._kept is not None and self._clock() < self._ends_at_s:
+                return self._kept
+        return self._run(mine) if running is None else self._share(running)
+
+    def _run(self, mine: _Fetch) -> BearerToken:
+        begun_at_s = self._clock()
+        try:
+            token = self._fetch()
+        except BaseException as error:
+            mine.error = error if isinstance(error, KafkaError) else None
+            if mine.error is None:
+                raise
+            return self._old_token(mine.error)
+        else:
+            mine.token = token
+            with self._lock:
+                self._keep(token, begun_at_s)
             return token
+        finally:
+            with self._lock:
+                self._running = None
+            mine.is_over.set()
+
+    def _share(self, running: _Fetch) -> BearerToken:
+        """Take the token that another login fetches. One that can be used once only is that login's own."""
+        if not running.is_over.wait(self._patience_s):
+            raise ConnectionLostError(
+                f"another login's request for a token has not ended within {self._patience_s:g} s"
+            )
+        if running.error is not None:
+            return self._old_token(running.error)
+        if running.token is not None and running.token.lifetime_s is not None:
+            return running.token
+        return self.token()
 
     def discard(self, token: BearerToken) -> None:
         """Forget a token that a broker refused: the next login fetches another."""
@@ -72,8 +104,18 @@ class TokenCache:
             self._ends_at_s = fetched_at_s + token.lifetime_s
 
     def _old_token(self, error: KafkaError) -> BearerToken:
-        if self._kept is None or self._clock() >= self._ends_at_s:
+        with self._lock:
+            kept, left_s = self._kept, self._ends_at_s - self._clock()
+        if kept is None or left_s <= 0:
             raise error
-        left_s = self._ends_at_s - self._clock()
         logger.warning("no new token could be fetched, the old one is used for %.0f s more: %s", left_s, error)
-        return self._kept
+        return kept
+
+
+class _Fetch:
+    """A request for a token, and what came of it once it is over."""
+
+    def __init__(self) -> None:
+        self.is_over = threading.Event()
+        self.token: BearerToken | None = None
+        self.error: KafkaError | None = None

@@ -26,10 +26,11 @@ _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 _MAX_REASON_CHARACTERS: Final = 200
 _TOKEN_NAMES: Final = ("access_token", "id_token")
 _TOO_MANY: Final = 429
+_UNSUPPORTED_GRANT: Final = "unsupported_grant_type"
 _HINTS: Final[Mapping[object, str]] = {
     "invalid_client": "check the client's id and secret, or its assertion",
     "unauthorized_client": "the provider does not let this client use this grant type",
-    "unsupported_grant_type": "the provider does not offer sasl_oauthbearer_grant_type={grant}",
+    _UNSUPPORTED_GRANT: "the provider does not offer",
     "invalid_grant": "the provider refused the assertion: check its issuer, audience and key",
     "invalid_scope": "check sasl_oauthbearer_scope",
     401: "check the client's id and secret",
@@ -137,9 +138,10 @@ class TokenEndpoint:
         why = printable(": ".join(parts), _MAX_REASON_CHARACTERS) or answer.reason
         hint = _HINTS.get(code) if isinstance(code, str) else None
         hint = hint or _HINTS.get(answer.status, "")
+        if code == _UNSUPPORTED_GRANT:
+            hint += f" sasl_oauthbearer_grant_type={self._options.sasl_oauthbearer_grant_type}"
         if 300 <= answer.status < 400:
             hint = f"redirects are not followed: give {printable(answer.headers.get('location', ''), 200)}"
-        hint = hint.format(grant=self._options.sasl_oauthbearer_grant_type) if "{grant}" in hint else hint
         text = f"token endpoint {self._name}: HTTP {answer.status} {why}{f' ({hint})' if hint else ''}"
         is_passing = answer.status >= 500 or answer.status == _TOO_MANY
         return ConnectionLostError(text) if is_passing else AuthenticationError(text)

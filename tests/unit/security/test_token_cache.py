@@ -89,3 +89,71 @@ def test_many_threads_fetch_one_token() -> None:
     for thread in threads:
         thread.join(10)
     assert count == 1
+
+
+def test_fetch_that_hangs_delays_no_login_that_has_a_token_and_no_other_for_ever() -> None:
+    started, may_end = threading.Event(), threading.Event()
+    now_s, tokens = 1000.0, iter([BearerToken("old", {}, 100.0), BearerToken("new", {}, 100.0)])
+
+    def fetch() -> BearerToken:
+        if now_s > 1000.0:
+            started.set()
+            may_end.wait(10)
+        return next(tokens)
+
+    cache = TokenCache(fetch, lambda: now_s, patience_s=0.01)
+    assert cache.token().value == "old"
+    now_s += 90
+    thread = threading.Thread(target=cache.token)
+    thread.start()
+    assert started.wait(10)
+    assert cache.token().value == "old"  # it lives for 10 s more
+    cache.discard(BearerToken("another"))
+    now_s += 20
+    with pytest.raises(ConnectionLostError, match=r"has not ended within 0\.01 s"):
+        cache.token()
+    may_end.set()
+    thread.join(10)
+    assert cache.token().value == "new"
+
+
+def test_failure_of_a_fetch_is_that_of_all_who_wait_for_it() -> None:
+    waiting, may_end = threading.Event(), threading.Event()
+
+    def fetch() -> BearerToken:
+        waiting.set()
+        may_end.wait(10)
+        raise ConnectionLostError("down")
+
+    cache = TokenCache(fetch)
+    errors: list[str] = []
+
+    def take() -> None:
+        try:
+            cache.token()
+        except ConnectionLostError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert waiting.wait(10)
+    may_end.set()
+    for thread in threads:
+        thread.join(10)
+    assert errors == ["down"] * 4
+
+
+def test_error_that_is_no_errors_of_ours_leaves_the_cache_usable() -> None:
+    calls = iter([ZeroDivisionError(), None])
+
+    def fetch() -> BearerToken:
+        error = next(calls)
+        if error is not None:
+            raise error
+        return BearerToken("t", {}, 100.0)
+
+    cache = TokenCache(fetch)
+    with pytest.raises(ZeroDivisionError):
+        cache.token()
+    assert cache.token().value == "t"

@@ -304,3 +304,15 @@ def test_a_certificate_that_is_not_trusted_is_named_with_the_remedy(tls_endpoint
 def test_an_authority_that_is_no_pem_is_refused() -> None:
     with pytest.raises(ConfigError, match="https_ca_pem of 6 characters"):
         token_provider(with_client("https://h/t", https_ca_pem="canary"))
+
+
+@pytest.mark.parametrize("text", ["{grant}{grant:>4000}", "{grant}{x}", "{grant}{0}", "{grant}{", "{grant.__class__}"])
+def test_text_of_the_provider_is_shown_and_is_no_format(issuer: TokenIssuer, text: str) -> None:
+    issuer.answer, issuer.headers = (302, b""), {"Location": text}
+    with pytest.raises(AuthenticationError) as caught:
+        fetch(with_client(issuer.url))
+    assert text in str(caught.value)
+    issuer.answer = (400, json.dumps({"error": text, "error_description": text}).encode())
+    with pytest.raises(AuthenticationError) as caught:
+        fetch(with_client(issuer.url))
+    assert f"{text}: {text}" in str(caught.value)
