@@ -182,7 +182,10 @@ class AsyncProducer:
 
         Not needed before the first record: it makes a wrong option show early.
         """
-        await self.list_topics([], timeout)
+        self._host.check_usable()
+        from kafkaprod.admin.cluster import check_cluster
+
+        await _in_thread(lambda: check_cluster(self.config, timeout))
         return self
 
     async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:

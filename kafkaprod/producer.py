@@ -338,12 +338,14 @@ class Producer(RecordSender):
     def check(self, timeout: float = 10.0) -> None:
         """Find out now, in `timeout` seconds, whether the cluster can be reached with these options.
 
-        It connects, logs in and reads metadata once, on a connection of its own: a refused port is an error here.
-        Raises BootstrapError, which names each bootstrap server, how far the connection came, and the cause;
-        AuthenticationError for a refused login or certificate; RequestTimedOutError for a server that took the
-        connection and the login, and then did not answer.
+        It logs in, reads metadata, and connects to a broker at the address that the cluster names. Raises
+        BootstrapError, which names each server, how far the connection came, and the cause; AuthenticationError for
+        a refused login or certificate; RequestTimedOutError for a server that did not answer after the login.
         """
-        self.list_topics([], timeout)
+        self._host.check_usable()
+        from kafkaprod.admin.cluster import check_cluster
+
+        check_cluster(self.config, timeout)
 
     def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
         """Return the cluster's brokers and topics, on a connection of its own; no topic is created.
@@ -351,7 +353,6 @@ class Producer(RecordSender):
         Args:
             topics: A name, or a list of names; None: all topics that this user may see.
             timeout: Seconds for all of it.
-
         Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
         """
         self._host.check_usable()
@@ -360,10 +361,7 @@ class Producer(RecordSender):
         return describe_cluster(self.config, [topics] if isinstance(topics, str) else topics, timeout)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Take a user name and a password for the next logins with PLAIN or SCRAM; open connections keep their session.
-
-        Raises ConfigError if the producer logs in by no password. A password given as `file:` needs no such call.
-        """
+        """Take others for the next logins with PLAIN or SCRAM. Raises ConfigError if the logins have no password."""
         self._host.check_usable()
         self._engine.set_credentials(username, password)
 

@@ -13,6 +13,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import connection_settings
 from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutError
+from kafkaprod.net.node import ADVERTISED_HINT
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -120,6 +121,35 @@ class ClusterClient:
     def connect(self, node_id: int) -> None:
         """Connect to a node of the metadata. Raises as `ask`."""
         self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), node_id)
+
+    def unreachable(self, timeout_ms: int, *, is_one_enough: bool = False) -> dict[int, KafkaError]:
+        """Connect to all brokers of the metadata at once; return why some cannot be reached.
+
+        Args:
+            timeout_ms: How long that may take.
+            is_one_enough: Return nothing as soon as one is connected.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        members = self._pool.members
+        waiting = {node_id for node_id in self._pool.node_ids() if node_id >= 0}
+        failed: dict[int, KafkaError] = {}
+        while waiting and (now_ms := self._clock.now_ms()) < deadline_ms:
+            for node_id in sorted(waiting):
+                failure = members.last_failure(node_id)
+                if self._pool.is_ready(node_id, now_ms):
+                    if is_one_enough:
+                        return {}
+                    waiting.discard(node_id)
+                elif failure is not None:
+                    failed[node_id] = failure.error
+                    waiting.discard(node_id)
+            if waiting:
+                self._pool.poll(POLL_MS)
+        for node_id in waiting:
+            failed[node_id] = RequestTimedOutError(
+                f"{members.name_of(node_id)}: no answer within {timeout_ms} ms ({ADVERTISED_HINT})", node=node_id
+            )
+        return failed
 
     def _ask_once(self, request: Request, node_id: int | None, version: int | None) -> Any:
         deadline_ms = self._clock.now_ms() + self._timeout_ms

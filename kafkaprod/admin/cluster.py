@@ -6,6 +6,7 @@ They fail as soon as every bootstrap server has failed once, so that a wrong add
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import TopicInfo, topic_info
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import InvalidRecordError, KafkaError
+from kafkaprod.errors import AuthenticationError, BootstrapError, InvalidRecordError, KafkaError
 from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.structs import Node
 
@@ -39,6 +40,37 @@ class ClusterInfo:
     errors: Mapping[str, KafkaError]
 
 
+def check_cluster(config: ProducerConfig, timeout: float = CHECK_TIMEOUT_S) -> None:
+    """Connect, log in, and connect to one of the brokers at the address that the cluster names.
+
+    Args:
+        config: Its connection options are used.
+        timeout: Seconds for all of it.
+
+    Raises:
+        BootstrapError: No bootstrap server can be used, or no broker at the address that the cluster names.
+        AuthenticationError, RequestTimedOutError: As `describe_cluster`.
+    """
+    timeout_ms = _timeout_ms(timeout)
+    deadline_s = time.monotonic() + timeout_ms / 1000
+    with ClusterClient(config, timeout_ms, is_one_try=True) as client:
+        client.metadata([])
+        left_ms = int((deadline_s - time.monotonic()) * 1000)
+        failed = client.unreachable(max(left_ms, 1), is_one_enough=True)
+    if failed:
+        first = next(iter(failed.values()))
+        if isinstance(first, AuthenticationError):
+            raise first
+        texts = "; ".join(str(error) for error in failed.values())
+        raise BootstrapError(f"the cluster answers, but none of its brokers can be reached: {texts}") from first
+
+
+def _timeout_ms(timeout: float) -> int:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+        raise InvalidRecordError(f"timeout={timeout!r} must be a number of seconds above 0")
+    return max(int(timeout * 1000), 1)
+
+
 def describe_cluster(config: ProducerConfig, topics: list[str] | None, timeout: float = CHECK_TIMEOUT_S) -> ClusterInfo:
     """Connect, log in, and return what the cluster is.
 
@@ -52,9 +84,7 @@ def describe_cluster(config: ProducerConfig, topics: list[str] | None, timeout: 
         AuthenticationError: The login or a certificate was refused.
         RequestTimedOutError: The answer did not come in time.
     """
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise InvalidRecordError(f"timeout={timeout!r} must be a number of seconds above 0")
-    with ClusterClient(config, max(int(timeout * 1000), 1), is_one_try=True) as client:
+    with ClusterClient(config, _timeout_ms(timeout), is_one_try=True) as client:
         answer = client.metadata(topics)
     return ClusterInfo(
         answer.cluster_id,

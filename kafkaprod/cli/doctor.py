@@ -20,8 +20,9 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.text import printable
+from kafkaprod.text import counted, printable
 
+REACH_MS: Final = 5000
 _COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.PROBLEM: "red"}
 
 
@@ -82,14 +83,19 @@ def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: s
     except KafkaError as error:
         remedy = "check the address, that a broker listens there, and security_protocol"
         return [Finding(Level.PROBLEM, "connection", str(error), remedy)]
-    connected = Finding(Level.OK, "connection", f"cluster {cluster.cluster_id} answers")
+    found = [
+        Finding(Level.OK, "connection", f"cluster {cluster.cluster_id} answers"),
+        *_reach(client, len(cluster.brokers)),
+    ]
+    if found[-1].level is Level.PROBLEM:
+        return found
     if topic_name is not None:
         try:
             topic = find_topic(client, topic_name, operations=True)
         except KafkaError as error:
             how = f"kafkaprod topics create {topic_name}"
             return [
-                connected,
+                *found,
                 Finding(Level.PROBLEM, "topic", str(error), f"create it ({how}), or grant DESCRIBE on it"),
             ]
         try:
@@ -97,8 +103,21 @@ def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: s
         except KafkaError as error:
             refusals.append(f"the topic's options cannot be read: {error}")
     facts = ClusterFacts(len(cluster.brokers), client.api_versions(ApiKey.PRODUCE), topic, topic_config, refusals)
-    findings = [connected, *examine(config, facts)]
+    findings = [*found, *examine(config, facts)]
     if config.transactional_id is not None:
         transactions = query_transactions(client, config, topic_name)
         findings += examine_transactions(config, transactions, SystemClock().wall_ms())
     return findings
+
+
+def _reach(client: ClusterClient, broker_count: int) -> list[Finding]:
+    """Connect to every broker at the address that the cluster names; return a finding if some cannot be reached."""
+    failed = client.unreachable(REACH_MS)
+    if not failed:
+        return []
+    text = f"{len(failed)} of {counted(broker_count, 'broker')} cannot be reached: " + "; ".join(
+        map(str, failed.values())
+    )
+    level = Level.PROBLEM if len(failed) == broker_count else Level.WARNING
+    remedy = "set advertised.listeners of the brokers to addresses that this machine reaches, or bring them back"
+    return [Finding(level, "brokers", text, remedy)]

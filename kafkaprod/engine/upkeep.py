@@ -80,8 +80,9 @@ class Upkeep:
         if delay_ms > 0 and not self._pool.is_rebootstrap_required:
             return delay_ms
         node_id = self._node_for_metadata(now_ms)
+        is_any_usable = node_id is not None or self._pool.is_any_connected or self._pool.members.is_any_untried
         if self._pool.is_rebootstrap_required or self._metadata.should_rebootstrap(
-            now_ms, is_any_node_usable=node_id is not None or self._pool.is_any_connected
+            now_ms, is_any_node_usable=is_any_usable
         ):
             self._metadata.on_rebootstrap(now_ms)
             self._pool.rebootstrap()

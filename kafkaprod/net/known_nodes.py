@@ -25,12 +25,15 @@ class KnownNodes:
     Attributes:
         states: The brokers that may be sent to, by node id.
         metrics: Counters of every broker ever known.
+        started_over_ms: When the client last returned to the bootstrap servers; -1: never.
     """
 
     def __init__(self, close: Callable[[NodeState, KafkaError], None]) -> None:
         self._close = close
         self._bootstrap: dict[int, Node] = {}
         self._retired: dict[int, NodeState] = {}
+        self._failing: dict[int, NodeState] = {}  # when the client started over: they keep their backoff
+        self.started_over_ms = -1
         self.states: dict[int, NodeState] = {}
         self.metrics: dict[int, NodeCounters] = {}
 
@@ -42,10 +45,15 @@ class KnownNodes:
         self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
         self.update(self._bootstrap)
 
-    def start_over(self) -> None:
-        """Close all connections and return to the bootstrap servers."""
+    def start_over(self, now_ms: int) -> None:
+        """Close all connections and return to the bootstrap servers.
+
+        A broker that could not be reached before, and is named again, is still in the same outage: it keeps its backoff.
+        """
         for state in self:
             self._close(state, ConnectionLostError(f"{state.node.name}: starting over from bootstrap"))
+        self._failing.update((node_id, state) for node_id, state in self.states.items() if state.failure_count)
+        self.started_over_ms = now_ms
         self.states.clear()
         self._retired = {}
         self.update(self._bootstrap)
@@ -63,7 +71,7 @@ class KnownNodes:
                 self._close(state, ConnectionLostError(f"node {node_id} moved to {node.host}:{node.port}"))
                 state = None
             if state is None:
-                state = NodeState(node, self.metrics.setdefault(node_id, NodeCounters()))
+                state = self._failing_at(node) or NodeState(node, self.metrics.setdefault(node_id, NodeCounters()))
             state.node = node  # the rack may differ
             self._retired.pop(node_id, None)
             self.states[node_id] = state
@@ -71,6 +79,19 @@ class KnownNodes:
             self._retired[state.node.node_id] = state
             state.is_steady = False
             self.close_if_retired(state)
+
+    def _failing_at(self, node: Node) -> NodeState | None:
+        """Return the state of a broker that could not be reached before the client started over; None for another."""
+        state = self._failing.pop(node.node_id, None)
+        if state is None or (state.node.host, state.node.port) != (node.host, node.port):
+            return None
+        state.checks_identity = True
+        return state
+
+    @property
+    def is_any_untried(self) -> bool:
+        """Whether some broker was not connected since the client started over, because its backoff has not passed."""
+        return any(state.last_attempt_ms < self.started_over_ms for state in self.states.values())
 
     def add(self, node: Node) -> None:
         """Add a broker that is not in the metadata yet, until the next metadata; ignored if its id is known."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import ssl
 
 HURRIED_MS: Final = 1000  # of an address while others are left: one SYN and its first repetition
+ADVERTISED_HINT: Final = "the cluster names this address in its advertised.listeners: can it be reached from here?"
 HINT = "does security_protocol={protocol} fit this port, and is it a Kafka broker?"
 
 
@@ -158,7 +159,9 @@ class NodeConnection(Channel):
             self._on_resolved(addresses or [], now_ms)  # the name of a host that is not allowed is not looked up
         else:
             call = partial(resolve, host, port, family=FAMILIES[self._settings.options.broker_address_family])
-            self._offload(call, self._on_resolved, partial(self._fail, "the name cannot be resolved"))
+            self._offload(
+                call, self._on_resolved, partial(self._fail, f"the name cannot be resolved{self._advertised_hint()}")
+            )
 
     def _fail(self, what: str, error: Exception, now_ms: int) -> None:
         self._close_for(error, what)
@@ -209,7 +212,7 @@ class NodeConnection(Channel):
                 continue
             self._update_interest()
             return
-        self._close_for(error, "no address accepts a connection")
+        self._close_for(error, f"no address accepts a connection{self._advertised_hint()}")
 
     def _advance_setup(self, transport: Transport, now_ms: int) -> None:
         try:
@@ -269,6 +272,12 @@ class NodeConnection(Channel):
         if self._metrics.responses_received:
             return ""
         return f" ({HINT.format(protocol=self._protocol_name())})"
+
+    def _advertised_hint(self) -> str:
+        """Return advice about an address that the cluster gave and that was never of use."""
+        if self.node.node_id < 0 or self._metrics.responses_received:
+            return ""
+        return f" ({ADVERTISED_HINT})"
 
     def _protocol_name(self) -> str:
         name = "PLAINTEXT" if self._settings.tls is None else "SSL"

@@ -109,7 +109,7 @@ class NodePool(Traffic):
         """Forget the cluster: close all connections and start over with the bootstrap servers (KIP-899)."""
         self.is_rebootstrap_required = False
         self._connector.cluster_id = None
-        self.members.start_over()
+        self.members.start_over(self._clock.now_ms())
 
     def node_ids(self) -> list[int]:
         """The nodes that may be sent to now."""

@@ -94,6 +94,7 @@ class FakePool:
     is_rebootstrap_required: bool = False
     is_bootstrap_hopeless: bool = False
     may_be_accepted_later: bool = False
+    is_any_untried: bool = False
     refuses: KafkaError | None = None
     breaks: BaseException | None = None
     while_polled: Callable[[], object] = lambda: None
