@@ -13,6 +13,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.sasl import Mechanism, MechanismFactory, PasswordLogins, PasswordMechanism, PlainMechanism
+from kafkaprod.threads import replaced_modules
 
 # What TLS and logins need is imported only where they are configured: OpenSSL is slow to load.
 if TYPE_CHECKING:
@@ -33,7 +34,17 @@ MOST_REQUEST_BYTES: Final = 32 << 20  # brokers close a connection at a request 
 
 
 def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> ConnectionSettings:
-    """Return what connections need. Raises ConfigError for a certificate that cannot be used or missing credentials."""
+    """Return what connections need.
+
+    Raises:
+        ConfigError: A certificate cannot be used, credentials are missing, or threads would wait in replaced modules.
+    """
+    replaced = replaced_modules()
+    if replaced is not None:
+        raise ConfigError(
+            f"{replaced[0]} has replaced {', '.join(replaced[1])} in this process, and a producer needs Python's own: "
+            "make it in a process without monkey patching, such as a worker of threads or of asyncio (AsyncProducer)"
+        )
     files = certificate_files(config)
     credentials = password_credentials(config)
     return ConnectionSettings(

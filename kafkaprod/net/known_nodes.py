@@ -48,7 +48,7 @@ class KnownNodes:
     def start_over(self, now_ms: int) -> None:
         """Close all connections and return to the bootstrap servers.
 
-        A broker that could not be reached before, and is named again, is still in the same outage: it keeps its backoff.
+        A broker that could not be reached before, and is named again, is in the same outage: it keeps its backoff.
         """
         for state in self:
             self._close(state, ConnectionLostError(f"{state.node.name}: starting over from bootstrap"))

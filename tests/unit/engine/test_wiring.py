@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkaprod import Producer
+from kafkaprod.admin.client import ClusterClient
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.secret import Secret
 from kafkaprod.engine.wiring import (
@@ -135,3 +139,26 @@ def test_level_is_the_one_of_the_codec_chosen(codec: str) -> None:
 @pytest.mark.parametrize("codec", ["none", "snappy"])
 def test_codec_without_levels_has_none(codec: str) -> None:
     assert compression_level(config(compression_type=codec)) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "question", "replaced"),
+    [
+        ("gevent.monkey", "is_module_patched", "socket"),
+        ("gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet.patcher", "is_monkey_patched", "thread"),
+    ],
+)
+def test_producer_in_a_patched_process_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, module: str, question: str, replaced: str
+) -> None:
+    library = module.partition(".")[0]
+    for answer in (False, True):
+        patcher = SimpleNamespace(**{question: lambda name, answer=answer: answer and name == replaced})
+        monkeypatch.setitem(sys.modules, module, patcher)  # type: ignore[arg-type]
+        if not answer:
+            assert connection_settings(config())
+    with pytest.raises(ConfigError, match=rf"{library} has replaced {replaced} in this process.*AsyncProducer"):
+        Producer(bootstrap_servers="h:1")
+    with pytest.raises(ConfigError, match=library):
+        ClusterClient(config())
