@@ -157,9 +157,12 @@ class Answers:
         elif done.body is None:
             for ref in request.refs():  # acks=0: there is no answer; written to the socket counts as success
                 ref.succeed()
+            self._metrics.acknowledged_ms = now_ms
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
         else:
             throttle_ms = settle_all(request, done.body, done.version)
+            if throttle_ms is not None:
+                self._metrics.acknowledged_ms = now_ms
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
             self._metrics.on_response(done.node_id, done.latency_ms, now_ms)
             self._shares.on_answer(request, now_ms)
@@ -231,6 +234,7 @@ class Answers:
         code = partition.error_code
         if code == 0:
             ref.succeed(partition.base_offset, partition.log_append_time_ms)
+            self._metrics.acknowledged_ms = now_ms
             return
         leader = partition.current_leader
         if leader is not None and leader.leader_id >= 0:

@@ -19,6 +19,7 @@ from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import ResultMaker
 from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.settlement import incomplete_batches, oldest_created_ms
 from kafkaprod.clock import Clock
 from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
@@ -181,6 +182,17 @@ class Engine:
         add("buffer-total-bytes", lambda _: buffers.capacity)
         add("buffer-available-bytes", lambda _: buffers.available)
         add("connection-count", lambda _: nodes.connection_count)
+        add("records-waiting", lambda _: sum(ref.record_count for ref in incomplete_batches(self.accumulator)))
+        add("oldest-record-age", self._oldest_record_age_s)
+        add("last-acknowledged-time", self._last_acknowledged_s)
+
+    def _oldest_record_age_s(self, now_ms: int) -> float:
+        created_ms = oldest_created_ms(self.accumulator)
+        return 0.0 if created_ms is None else max(now_ms - created_ms, 0) / 1000
+
+    def _last_acknowledged_s(self, now_ms: int) -> float:
+        acknowledged_ms = self.metrics.acknowledged_ms
+        return 0.0 if acknowledged_ms is None else (self.clock.wall_ms() - now_ms + acknowledged_ms) / 1000
 
     @property
     def client_id(self) -> str:

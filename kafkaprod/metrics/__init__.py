@@ -10,6 +10,7 @@ otlp              metrics as bytes of OpenTelemetry's protocol
 prometheus        metrics for Prometheus, through the library prometheus-client (extra `kafkaprod[metrics]`)
 reporters         reporters of metrics: the protocol of `metric_reporters`, and a reporter that writes to the log
 producer_metrics  Kafka's producer metrics, by name, in kafka-python's shape: {group: {name: value}}
+meanings          what each metric means, for help texts and the documentation
 recording         the part of `ProducerMetrics` that each produce request passes
 histogram         latency histograms: log-linear buckets, one increment per value
 samples           the metrics of each kind of sums in `sums`, by Kafka's names

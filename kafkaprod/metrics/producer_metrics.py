@@ -76,6 +76,7 @@ class ProducerMetrics(RequestRecorder):
         self._app_info = {"version": version, "commit-id": "", "start-time-ms": start_ms}
         self._observed: dict[int, tuple[int, ...]] = {}  # node id -> the counters of the last call
         self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, time
+        self.acknowledged_ms: int | None = None  # when a batch was, monotonic; written by the sender
         self._gauges: dict[str, Callable[[int], float]] = {}
         self._callers = SampleRing(CallerSample, *self._ring_size)  # written by any thread
         self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # written by any thread

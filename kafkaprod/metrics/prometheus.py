@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from kafkaprod.errors import ConfigError
 from kafkaprod.metrics.histogram import LatencyHistogram
+from kafkaprod.metrics.meanings import STAGE_MEANINGS, meaning
 from kafkaprod.metrics.reporters import MetricsSource
 
 try:
@@ -62,14 +63,23 @@ def _add_group(families: dict[str, Any], client_id: str, group: str, values: Map
         family_name = f"{prefix}_{name.replace('-', '_')}"
         if family_name not in families:
             make = CounterMetricFamily if name.endswith("-total") else GaugeMetricFamily
-            families[family_name] = make(family_name, f"Kafka's producer metric {name}", labels=list(labels))
+            families[family_name] = make(family_name, _help(name), labels=list(labels))
         families[family_name].add_metric(list(labels.values()), value)
+
+
+def _help(name: str) -> str:
+    try:
+        return meaning(name).replace("`", "")
+    except KeyError:  # of another source than a producer
+        return f"the metric {name}"
 
 
 def _add_histogram(families: dict[str, Any], client_id: str, stage: str, histogram: LatencyHistogram) -> None:
     name = f"{PREFIX}_batch_{stage}_seconds"
     if name not in families:
-        families[name] = HistogramMetricFamily(name, f"Time of batches in the stage {stage}", labels=["client_id"])
+        families[name] = HistogramMetricFamily(
+            name, f"Seconds of a batch: {STAGE_MEANINGS[stage]}", labels=["client_id"]
+        )
     buckets = [
         (repr(bound / 1e6), count) for bound, count in zip(BOUNDS_US, histogram.counts_up_to(BOUNDS_US), strict=True)
     ]

@@ -7,12 +7,13 @@ from typing import Any
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.metrics.meanings import STAGE_MEANINGS, meaning
 from kafkaprod.metrics.producer_metrics import STAGES
 
 _HEAD = """\
 # Metrics
 
-<!-- Made by `python -m tests.pages`; meanings are in tests/pages/metrics.py. -->
+<!-- Made by `python -m tests.pages`; meanings are in kafkaprod/metrics/meanings.py. -->
 
 `producer.metrics()` returns all metrics now, as `{group: {name: value}}`, under the names of the Java producer. Reading
 costs about 10 us per topic and broker; counting is done per batch and per request, so there is nothing to switch off.
@@ -36,6 +37,7 @@ default); `-total` counts from the producer's start.
 | question | metric | when it is bad |
 | --- | --- | --- |
 | are records lost? | `record-error-total` | it grows; alert on `rate(kafka_producer_record_error_total[5m]) > 0`. The failed futures say why, and the log for those that nothing looked at. Records that `send()` refused are not counted: it raised |
+| do records get through? | `oldest-record-age`, `records-waiting`, `last-acknowledged-time` | the age nears `delivery_timeout_ms`: after 10 s something is wrong, long before records fail |
 | do brokers have trouble? | `record-retry-rate`, `request-latency-max` | retries for minutes; latency near `request_timeout_ms` |
 | do I send too fast? | `buffer-available-bytes`, `bufferpool-wait-ratio`, `buffer-exhausted-total` | available near 0; ratio over 0.1 |
 | are batches full? | `batch-size-avg`, `records-per-request-avg` | far below `batch_size` at high rates: raise `linger_ms` |
@@ -69,8 +71,8 @@ batch are histograms in seconds: `kafka_producer_batch_ack_seconds`. One reporte
 different `client_id`s. With gunicorn use one port per worker, or the multiprocess mode of prometheus-client for your own
 metrics only: these are read live and belong to one process.
 
-[grafana-dashboard.json](grafana-dashboard.json) shows them: "Import" in Grafana, then choose the data source. `docs/demo` has
-Kafka, a program, Prometheus and Grafana together for `docker compose up`.
+[grafana-dashboard.json](grafana-dashboard.json) shows them: "Import" in Grafana, then choose the data source. Rules for
+alerts are in `docs/demo/alerts.yml`. `docs/demo` has Kafka, a program, Prometheus and Grafana together for `docker compose up`.
 
 ## Pushed to the brokers
 
@@ -90,76 +92,6 @@ that a broker gave the producer is `metrics()["app-info"]["client-instance-id"]`
 an object with `start(source)` and `close()`: [Metrics](api.md#metrics).
 """
 
-BASES = {
-    "batch-split": "batches that were too large for the broker and were split",
-    "buffer-exhausted": "records refused because `buffer_memory` stayed full",
-    "byte": "bytes of batches sent, compressed",
-    "connection-close": "connections closed",
-    "connection-creation": "connections opened",
-    "failed-authentication": "logins that failed",
-    "failed-reauthentication": "logins of an open connection that failed",
-    "incoming-byte": "bytes received",
-    "network-io": "requests and answers",
-    "outgoing-byte": "bytes sent",
-    "record-error": "records that failed",
-    "record-retry": "records that were sent again",
-    "record-send": "records sent",
-    "request": "requests sent",
-    "response": "answers received",
-    "select": "times the sender thread waited for its sockets",
-    "successful-authentication": "logins",
-    "successful-reauthentication": "logins of a connection that was open already",
-}
-"""Metrics that have a `-rate` (per second) and a `-total`."""
-
-MEANINGS = {
-    "batch-size-avg": "bytes of a batch as sent",
-    "batch-size-max": "bytes of the largest batch as sent",
-    "buffer-available-bytes": "bytes of `buffer_memory` that are free",
-    "buffer-total-bytes": "`buffer_memory`",
-    "bufferpool-wait-ratio": "share of time that callers waited for memory",
-    "bufferpool-wait-time-ns-total": "ns that callers waited for memory",
-    "compression-rate": "bytes as sent, divided by bytes before compression",
-    "compression-rate-avg": "bytes as sent, divided by bytes before compression",
-    "connection-count": "open connections",
-    "flush-time-ns-total": "ns that callers spent in `flush()`",
-    "io-ratio": "share of time that the sender thread worked",
-    "io-time-ns-avg": "ns of work between two waits of the sender thread",
-    "io-time-ns-total": "ns that the sender thread worked",
-    "io-wait-ratio": "share of time that the sender thread waited",
-    "io-wait-time-ns-avg": "ns of one wait of the sender thread",
-    "io-wait-time-ns-total": "ns that the sender thread waited",
-    "metadata-age": "seconds since the cluster's metadata was read",
-    "metadata-wait-time-ns-total": "ns that callers waited for metadata",
-    "produce-throttle-time-avg": "ms that a broker delayed an answer because of a quota",
-    "produce-throttle-time-max": "the longest such delay, ms",
-    "reauthentication-latency-avg": "ms of a login of an open connection",
-    "reauthentication-latency-max": "the longest such login, ms",
-    "record-queue-time-avg": "ms that a batch was open or waited to be sent",
-    "record-queue-time-max": "the longest such time, ms",
-    "record-size-avg": "bytes of a record before compression",
-    "record-size-max": "bytes of the largest record, by the mean of its batch",
-    "records-per-request-avg": "records in a Produce request",
-    "request-latency-avg": "ms from a Produce request to its answer",
-    "request-latency-max": "the longest such time, ms",
-    "request-size-avg": "bytes of a Produce request",
-    "request-size-max": "bytes of the largest Produce request",
-    "requests-in-flight": "requests without an answer",
-    "txn-abort-time-ns-total": "ns that callers spent in `abort_transaction()`",
-    "txn-begin-time-ns-total": "ns that callers spent in `begin_transaction()`",
-    "txn-commit-time-ns-total": "ns that callers spent in `commit_transaction()`",
-    "txn-init-time-ns-total": "ns that callers spent in `init_transactions()`",
-    "txn-send-offsets-time-ns-total": "ns that callers spent in `send_offsets_to_transaction()`",
-    "waiting-threads": "callers that wait for memory now",
-}
-
-STAGE_MEANINGS = {
-    "append": "a batch is open for records",
-    "seal": "its request is drained, compressed and sealed",
-    "send": "until the socket took its last byte",
-    "ack": "until the answer, counted from before `send`",
-}
-
 
 def snapshot() -> Mapping[str, Mapping[str, Any]]:
     """Return the metrics of a producer that sent a record."""
@@ -169,14 +101,6 @@ def snapshot() -> Mapping[str, Mapping[str, Any]]:
     ):
         producer.send("t", b"value").result(30)
         return producer.metrics()
-
-
-def meaning(name: str) -> str:
-    """Return what a metric means. Raises KeyError: it has no text here."""
-    if name in MEANINGS:
-        return MEANINGS[name]
-    base, _, kind = name.rpartition("-")
-    return f"{BASES[base]}, {'per second' if kind == 'rate' else 'since the start'}"
 
 
 def metrics_page() -> str:

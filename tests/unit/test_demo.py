@@ -42,7 +42,7 @@ def test_a_file_has_the_form_that_its_reader_wants(schema: str, path: Path) -> N
 def test_the_demo_mounts_files_that_exist_and_scrapes_what_the_program_serves() -> None:
     services = yaml.safe_load((DEMO / "compose.yaml").read_text())["services"]
     mounts = [volume.split(":")[0] for service in services.values() for volume in service.get("volumes", ())]
-    assert len(mounts) == 5
+    assert len(mounts) == 6
     assert all((DEMO / mount).is_file() for mount in mounts)
     (job,) = yaml.safe_load((DEMO / "prometheus.yml").read_text())["scrape_configs"]
     (target,) = job["static_configs"][0]["targets"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,6 +15,7 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.metrics.prometheus import PrometheusReporter
 from tests.support.dashboard import Panel, Target, panels, variables
 
+ALERTS = Path(__file__).resolve().parents[3] / "docs" / "demo" / "alerts.yml"
 METRIC = re.compile(r"kafka_producer_\w+")
 SELECTOR = re.compile(r"(kafka_producer_\w+)(\{[^}]*\})")
 TARGETS = [(panel, target) for panel in panels() for target in panel.targets]
@@ -71,3 +73,16 @@ def test_panels_and_series_can_be_told_apart() -> None:
         assert len({target.ref for target in panel.targets}) == len(panel.targets)
         assert len({target.legend for target in panel.targets}) == len(panel.targets)
         assert panel.refs_with_own_axis <= {target.ref for target in panel.targets}
+
+
+def test_alerts_use_metrics_that_are_exported(exported: dict[str, tuple[Metric, set[str]]]) -> None:
+    rules = ALERTS.read_text(encoding="utf-8")
+    names = METRIC.findall(rules)
+    assert len(re.findall(r"- alert: \w+", rules)) == 5
+    assert set(names) <= exported.keys()
+    assert set(re.findall(r"\$labels\.(\w+)", rules)) <= {label for name in names for label in exported[name][1]}
+
+
+def test_every_metric_has_a_help_text_that_says_what_it_is(exported: dict[str, tuple[Metric, set[str]]]) -> None:
+    texts = {metric.name: metric.documentation for metric, _ in exported.values()}
+    assert not [name for name, text in texts.items() if len(text) < 10 or text.startswith("the metric")]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkaprod.metrics.meanings import BASES, MEANINGS, STAGE_MEANINGS
 from kafkaprod.metrics.producer_metrics import STAGES
 from tests.pages.errors import CODES, REMEDIES, classes, errors_page
-from tests.pages.metrics import BASES, MEANINGS, STAGE_MEANINGS, metrics_page, snapshot
+from tests.pages.metrics import metrics_page, snapshot
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
