@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue
 import signal
 import sys
 import threading
@@ -56,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
         ports=tuple(range(options.port, options.port + options.brokers)) if options.port else (),
         data_dir=options.data_dir,
     )
-    is_over = threading.Event()
+    over: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is right in a signal handler, that of an Event not
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: is_over.set())
+        signal.signal(number, lambda *_: over.put(None))
     with cluster:
         print(f"listening on {cluster.bootstrap_servers}, data in {cluster.data_dir}", flush=True)
         print(
@@ -67,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
             flush=True,
         )
         threading.Thread(target=_obey, args=(cluster,), daemon=True).start()
-        while not is_over.wait(0.2):
-            pass
+        over.get()
     return 0
 
 

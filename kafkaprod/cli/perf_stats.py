@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from kafkaprod.locks import locked
 from kafkaprod.metrics import LatencyHistogram
 
 MB = 1024.0 * 1024.0
@@ -119,25 +120,25 @@ class Stats:
         self._interval_s = interval_s
         self._show = show
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # guarded by _lock:
         self._started_s = self._window_s = clock()
         self._all = LatencyHistogram()
         self._window = LatencyHistogram()
         self._bytes = self._window_bytes = 0
 
+    @locked
     def record(self, latency_s: float, count: int, byte_count: int) -> None:
         """Count records that were acknowledged after `latency_s`."""
         latency_us = int(latency_s * 1e6)
-        with self._lock:
-            self._all.record(latency_us, count)
-            self._window.record(latency_us, count)
-            self._bytes += byte_count
-            self._window_bytes += byte_count
-            now_s = self._clock()
-            if now_s - self._window_s >= self._interval_s:
-                self._show(self._window_line(now_s))
-                self._window, self._window_bytes, self._window_s = LatencyHistogram(), 0, now_s
+        self._all.record(latency_us, count)
+        self._window.record(latency_us, count)
+        self._bytes += byte_count
+        self._window_bytes += byte_count
+        now_s = self._clock()
+        if now_s - self._window_s >= self._interval_s:
+            self._show(self._window_line(now_s))
+            self._window, self._window_bytes, self._window_s = LatencyHistogram(), 0, now_s
 
     def _window_line(self, now_s: float) -> str:
         seconds = now_s - self._window_s
@@ -150,16 +151,16 @@ class Stats:
             half_up(window.highest / 1000, 1),
         )
 
+    @locked
     def totals(self) -> Totals:
         """Return the totals so far."""
-        with self._lock:
-            seconds = max(self._clock() - self._started_s, 1e-9)
-            p50, p95, p99, p999 = (value / 1000 for value in self._all.percentiles(SHARES))
-            return Totals(
-                self._all.count,
-                self._bytes,
-                seconds,
-                self._all.mean / 1000,
-                self._all.highest / 1000,
-                (p50, p95, p99, p999),
-            )
+        seconds = max(self._clock() - self._started_s, 1e-9)
+        p50, p95, p99, p999 = (value / 1000 for value in self._all.percentiles(SHARES))
+        return Totals(
+            self._all.count,
+            self._bytes,
+            seconds,
+            self._all.mean / 1000,
+            self._all.highest / 1000,
+            (p50, p95, p99, p999),
+        )

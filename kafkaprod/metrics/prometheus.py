@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from kafkaprod.errors import ConfigError
+from kafkaprod.locks import locked
 from kafkaprod.metrics.histogram import LatencyHistogram
 from kafkaprod.metrics.meanings import STAGE_MEANINGS, meaning
 from kafkaprod.metrics.reporters import MetricsSource
@@ -94,31 +95,31 @@ class PrometheusReporter:
     """
 
     # One collector per registry: a metric family may appear only once in a scrape, whatever the number of producers.
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _collectors: ClassVar[WeakKeyDictionary[Any, ProducerCollector]] = WeakKeyDictionary()  # guarded by _lock
 
     def __init__(self, registry: Any = REGISTRY) -> None:
         self._registry = registry
         self._sources: list[MetricsSource] = []
 
+    @locked
     def start(self, source: MetricsSource) -> None:
         """Register a producer's metrics."""
         self._sources.append(source)
-        with self._lock:
-            collector = self._collectors.get(self._registry)
-            if collector is None:
-                collector = self._collectors[self._registry] = ProducerCollector()
-                self._registry.register(collector)
-            collector.sources = (*collector.sources, source)
+        collector = self._collectors.get(self._registry)
+        if collector is None:
+            collector = self._collectors[self._registry] = ProducerCollector()
+            self._registry.register(collector)
+        collector.sources = (*collector.sources, source)
 
+    @locked
     def close(self) -> None:
         """Unregister them."""
-        with self._lock:
-            collector = self._collectors.get(self._registry)
-            if collector is not None:
-                collector.sources = tuple(each for each in collector.sources if each not in self._sources)
-                if not collector.sources:
-                    self._registry.unregister(self._collectors.pop(self._registry))
+        collector = self._collectors.get(self._registry)
+        if collector is not None:
+            collector.sources = tuple(each for each in collector.sources if each not in self._sources)
+            if not collector.sources:
+                self._registry.unregister(self._collectors.pop(self._registry))
         self._sources.clear()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+import queue
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -61,7 +61,7 @@ class LogReporter:
         self._groups = groups
         self._level = level
         self._log = logging.getLogger("kafkaprod.metrics")
-        self._ended = threading.Event()
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # one item ends one thread
         self._source: MetricsSource | None = None
 
     def start(self, source: MetricsSource) -> None:
@@ -71,7 +71,7 @@ class LogReporter:
 
     def close(self) -> None:
         """Write a last line."""
-        self._ended.set()
+        self._ended.put(None)
         self.write()
 
     def write(self) -> None:
@@ -82,5 +82,10 @@ class LogReporter:
             self._log.log(self._level, "%s %s", self._source.client_id, self._dumps(chosen))
 
     def _run(self) -> None:
-        while not self._ended.wait(self._interval_s):
-            self.write()
+        while True:
+            try:
+                self._ended.get(timeout=self._interval_s)
+            except queue.Empty:
+                self.write()
+            else:
+                return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
 from kafkaprod.errors import ConnectionLostError, KafkaError
+from kafkaprod.locks import locked
 from kafkaprod.security.oauthbearer import BearerToken
 
 REFRESH_SHARE: Final = 0.8  # of a token's life, as Java's sasl.login.refresh.window.factor
@@ -38,7 +40,7 @@ class TokenCache:
         self._fetch = fetch
         self._clock = clock
         self._patience_s = patience_s
-        self._lock = threading.Lock()  # held for memory only, never while a token is fetched
+        self._lock = threading.RLock()  # held for memory only, never while a token is fetched
         self._kept: BearerToken | None = None
         self._refresh_at_s = 0.0
         self._ends_at_s = 0.0
@@ -50,15 +52,31 @@ class TokenCache:
         Raises:
             KafkaError: None could be fetched, and there is no other.
         """
-        with self._lock:
-            if self._kept is not None and self._clock() < self._refresh_at_s:
-                return self._kept
-            running = self._running
-            if running is None:
-                mine = self._running = _Fetch()
-            elif self._kept is not None and self._clock() < self._ends_at_s:
-                return self._kept
-        return self._run(mine) if running is None else self._share(running)
+        mine = _Fetch()
+        try:
+            found = self._find(mine)
+            if isinstance(found, BearerToken):
+                return found
+            return self._run(mine) if found is mine else self._share(found)
+        finally:
+            self._end(mine)
+
+    @locked
+    def _find(self, mine: _Fetch) -> BearerToken | _Fetch:
+        """Return a kept token that is to be used, or the fetch that runs: `mine` if there was none."""
+        if self._kept is not None and self._clock() < self._refresh_at_s:
+            return self._kept
+        if self._running is None:
+            self._running = mine
+        elif self._kept is not None and self._clock() < self._ends_at_s:
+            return self._kept
+        return self._running
+
+    @locked
+    def _end(self, mine: _Fetch) -> None:
+        if self._running is mine:
+            self._running = None
+        mine.end()
 
     def _run(self, mine: _Fetch) -> BearerToken:
         begun_at_s = self._clock()
@@ -69,19 +87,13 @@ class TokenCache:
             if mine.error is None:
                 raise
             return self._old_token(mine.error)
-        else:
-            mine.token = token
-            with self._lock:
-                self._keep(token, begun_at_s)
-            return token
-        finally:
-            with self._lock:
-                self._running = None
-            mine.is_over.set()
+        mine.token = token
+        self._keep(token, begun_at_s)
+        return token
 
     def _share(self, running: _Fetch) -> BearerToken:
         """Take the token that another login fetches. One that can be used once only is that login's own."""
-        if not running.is_over.wait(self._patience_s):
+        if not running.wait(self._patience_s):
             raise ConnectionLostError(
                 f"another login's request for a token has not ended within {self._patience_s:g} s"
             )
@@ -91,12 +103,13 @@ class TokenCache:
             return running.token
         return self.token()
 
+    @locked
     def discard(self, token: BearerToken) -> None:
         """Forget a token that a broker refused: the next login fetches another."""
-        with self._lock:
-            if self._kept == token:
-                self._kept = None
+        if self._kept == token:
+            self._kept = None
 
+    @locked
     def _keep(self, token: BearerToken, fetched_at_s: float) -> None:
         self._kept = None if token.lifetime_s is None else token
         if token.lifetime_s is not None:
@@ -104,18 +117,40 @@ class TokenCache:
             self._ends_at_s = fetched_at_s + token.lifetime_s
 
     def _old_token(self, error: KafkaError) -> BearerToken:
-        with self._lock:
-            kept, left_s = self._kept, self._ends_at_s - self._clock()
+        kept, left_s = self._kept_for()
         if kept is None or left_s <= 0:
             raise error
         logger.warning("no new token could be fetched, the old one is used for %.0f s more: %s", left_s, error)
         return kept
+
+    @locked
+    def _kept_for(self) -> tuple[BearerToken | None, float]:
+        return self._kept, self._ends_at_s - self._clock()
 
 
 class _Fetch:
     """A request for a token, and what came of it once it is over."""
 
     def __init__(self) -> None:
-        self.is_over = threading.Event()
         self.token: BearerToken | None = None
         self.error: KafkaError | None = None
+        self._is_over = False
+        self._waiting: list[queue.SimpleQueue[None]] = []  # one for each login that waits
+
+    def end(self) -> None:
+        """Wake who waits."""
+        self._is_over = True
+        for one in self._waiting:
+            one.put(None)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end; return whether it came."""
+        mine: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._waiting.append(mine)
+        if self._is_over:
+            return True
+        try:
+            mine.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        return True

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol
 
+from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
 from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
@@ -52,7 +53,8 @@ class Chaos:
         self._period_s = arguments.milliseconds("period_ms", period_ms) / 1000
         self._cluster = cluster
         self._dice = random.Random(seed)
-        self._stop = threading.Event()
+        self._is_over = False
+        self._pause = Waiter()  # of the thread; ended early
         self._error: Exception | None = None
         self.done: list[str] = []
         self._thread = threading.Thread(target=self._run, name="kafkaprod-chaos", daemon=True)
@@ -64,22 +66,27 @@ class Chaos:
         Raises:
             EmbeddedBrokerError: The cluster did not come into sync after a fault.
         """
-        self._stop.set()
+        self._is_over = True
+        self._pause.wake()
         self._thread.join()
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self._is_over:
             kind, broker = self._dice.choice(self._kinds), self._dice.choice(self._cluster.brokers)
             self.done.append(f"{kind} of broker {broker.id}")
             try:
-                self._cluster.do_fault(kind, broker, self._dice, lambda: self._stop.wait(self._period_s))
+                self._cluster.do_fault(kind, broker, self._dice, self._wait)
             except (EmbeddedBrokerError, IllegalStateError, OSError) as error:
                 self._error = error
                 return
-            self._stop.wait(self._period_s)
+            self._wait()
+
+    def _wait(self) -> None:
+        if not self._is_over:
+            self._pause.wait(self._period_s)
 
     def __enter__(self) -> list[str]:
         return self.done

@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkaprod.broker.embedding.lines import JsonLines
 from kafkaprod.errors import KafkaError
+from kafkaprod.locks import locked
 
 _END_TIMEOUT_S = 30.0
 
@@ -29,7 +30,7 @@ class ChildProcess(subprocess.Popen[bytes]):
         assert self.stdin is not None
         assert self.stdout is not None
         self._lines = JsonLines(self.stdout, self.stdin)
-        self._asking = threading.Lock()
+        self._lock = threading.RLock()
 
     def exchange(self, command: Mapping[str, Any], timeout_s: float, name: str) -> dict[str, Any]:
         """Send a command and return its answer, which may be an error. Thread-safe: one after another.
@@ -42,16 +43,19 @@ class ChildProcess(subprocess.Popen[bytes]):
         Raises:
             EmbeddedBrokerError: No answer in time, or the process has ended.
         """
-        with self._asking:
-            try:
-                answer = self._lines.ask(command, timeout_s)
-            except TimeoutError:
-                raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s") from None
-            except (OSError, ValueError) as error:  # a closed pipe is a ValueError
-                raise EmbeddedBrokerError(f"{name} is gone: exit code {self.poll()}") from error
+        try:
+            answer = self._ask(command, timeout_s)
+        except TimeoutError:
+            raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s") from None
+        except (OSError, ValueError) as error:  # a closed pipe is a ValueError
+            raise EmbeddedBrokerError(f"{name} is gone: exit code {self.poll()}") from error
         if answer is None:
             raise EmbeddedBrokerError(f"{name} ended with exit code {self.wait(_END_TIMEOUT_S)}")
         return answer
+
+    @locked
+    def _ask(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+        return self._lines.ask(command, timeout_s)
 
     def say_last(self, command: str) -> None:
         """Send the last command, and close stdin. The end of stdin alone is the death of the parent."""

@@ -10,6 +10,7 @@ from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.peers.rules import CONTROLLER, Direction, LinkRules
 from kafkaprod.errors import ConfigError
+from kafkaprod.locks import locked
 
 CLIENTS = "clients"
 
@@ -58,28 +59,28 @@ class ClusterLinks:
         delay_ms = arguments.milliseconds("delay_ms", delay_ms)
         return self._change(_Change(delays_ms={self._ends(source, target): delay_ms}))
 
+    @locked
     def heal(self) -> None:
         """Undo all cuts and delays."""
-        with self._lock:
-            self._changes.clear()
-            self.send()
+        self._changes.clear()
+        self.send()
 
+    @locked
     def _change(self, change: _Change) -> Disturbance:
-        with self._lock:
-            self._changes.append(change)
-            try:
-                self.send()
-            except BaseException:
-                self._changes.remove(change)
-                raise
+        self._changes.append(change)
+        try:
+            self.send()
+        except BaseException:
+            self._changes.remove(change)
+            raise
         return Disturbance(lambda: self._undo(change))
 
+    @locked
     def _undo(self, change: _Change) -> None:
-        with self._lock:
-            if change in self._changes:
-                self._changes.remove(change)
-                if self._state.is_running:
-                    self.send()
+        if change in self._changes:
+            self._changes.remove(change)
+            if self._state.is_running:
+                self.send()
 
     def send(self) -> None:
         """Send the host all cuts and delays that last."""

@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kafkaprod.locks import locked
+
 NUMBER = "number"
 """The key of a command's number, which its answer repeats; a command without it wants no answer."""
 
@@ -43,7 +45,7 @@ class JsonLines:
     def __init__(self, reader: Descriptor, writer: Descriptor) -> None:
         self._reader = reader
         self._writer = writer
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._buffer = bytearray()
         self._asked = 0
 
@@ -58,10 +60,12 @@ class JsonLines:
             OSError: The other process is gone.
             ValueError: The writer is closed.
         """
-        left = memoryview(json.dumps(dict(message)).encode() + b"\n")
-        with self._lock:
-            while left:
-                left = left[os.write(self._writer.fileno(), left) :]
+        self._write(memoryview(json.dumps(dict(message)).encode() + b"\n"))
+
+    @locked
+    def _write(self, left: memoryview) -> None:
+        while left:
+            left = left[os.write(self._writer.fileno(), left) :]
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:
         """Return the next line, or None when the other process is gone.

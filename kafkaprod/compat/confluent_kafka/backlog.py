@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from kafkaprod.locks import locked
 from kafkaprod.threads import make_thread
 
 Job = Callable[[BaseException | None], None]
@@ -33,26 +34,32 @@ class Backlog:
         """Keep a record whose topic is not known; False: it is known, send the record now."""
         if topic in self._known:
             return False
-        with self._lock:
-            if topic in self._known:
-                return False
-            jobs = self._waiting.get(topic)
-            if jobs is not None:
-                jobs.append(job)
-                return True
-            self._waiting[topic] = deque([job])
-        try:
-            make_thread(self._run, f"metadata-of-{topic}", topic).start()
-        except RuntimeError as error:  # no more threads
-            self._end(topic, error)
-        return True
+        is_first = self._wait_for(topic, job)
+        if is_first:
+            try:
+                make_thread(self._run, f"metadata-of-{topic}", topic).start()
+            except RuntimeError as error:  # no more threads
+                self._end(topic, error)
+        return is_first is not None
 
+    @locked
+    def _wait_for(self, topic: str, job: Job) -> bool | None:
+        """Let a record wait for its topic; return whether it is the first that does. None: the topic is known."""
+        if topic in self._known:
+            return None
+        jobs = self._waiting.get(topic)
+        if jobs is None:
+            self._waiting[topic] = deque([job])
+            return True
+        jobs.append(job)
+        return False
+
+    @locked
     def drop(self, error: BaseException) -> None:
         """Fail the records that wait now."""
-        with self._lock:
-            for jobs in self._waiting.values():
-                while jobs:
-                    jobs.popleft()(error)
+        for jobs in self._waiting.values():
+            while jobs:
+                jobs.popleft()(error)
 
     def _run(self, topic: str) -> None:
         """Learn the topic, then send its records in order, or fail them."""
@@ -63,11 +70,11 @@ class Backlog:
             error = failure
         self._end(topic, error)
 
+    @locked
     def _end(self, topic: str, error: BaseException | None) -> None:
         """Send the records of a topic, or fail them."""
-        with self._lock:
-            for job in self._waiting[topic]:
-                job(error)
-            del self._waiting[topic]
-            if error is None:
-                self._known.add(topic)
+        for job in self._waiting[topic]:
+            job(error)
+        del self._waiting[topic]
+        if error is None:
+            self._known.add(topic)

@@ -6,6 +6,7 @@ this.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import deque
@@ -27,7 +28,7 @@ class Events:
     def __init__(self) -> None:
         self._queue: deque[Event] = deque()
         self._under_way: deque[None] = deque()  # its length is the count: additions and removals are atomic
-        self._news = threading.Event()
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()  # an item or two if there may be an event
 
     def __len__(self) -> int:
         """Records without an outcome, and events that were not served."""
@@ -41,7 +42,8 @@ class Events:
     def add(self, event: Event) -> None:
         """Have `event` called by the next poll. Any thread."""
         self._queue.append(event)
-        self._news.set()
+        if self._news.empty():
+            self._news.put(None)
 
     def begin(self) -> None:
         """Count a record that is about to be sent."""
@@ -50,7 +52,6 @@ class Events:
     def end(self, _: object = None) -> None:
         """Uncount a record that has its outcome, or was refused. Any thread."""
         self._under_way.pop()
-        self._news.set()
 
     def serve(self, timeout_s: float) -> int:
         """Call what is there, waiting for the first at most `timeout_s`; return how many were called.
@@ -72,9 +73,9 @@ class Events:
     def _wait(self, timeout_s: float) -> None:
         deadline = time.monotonic() + min(timeout_s, FOREVER_S / 2)
         while not self._queue:
-            self._news.clear()
-            remaining_s = deadline - time.monotonic()
-            if self._queue or remaining_s <= 0 or not self._news.wait(remaining_s):
+            try:
+                self._news.get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
                 return
 
 

@@ -9,8 +9,11 @@ from collections.abc import Callable, Generator
 from typing import Any, Self
 
 from kafkaprod.compat.kafka_python.errors import RetriableError
+from kafkaprod.locks import locked
 
 logger = logging.getLogger(__name__)
+
+_Callbacks = tuple[Callable[[Any], object] | None, Callable[[Any], object] | None]
 
 
 class Future:
@@ -26,8 +29,8 @@ class Future:
     error_on_callbacks = False
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._callbacks: list[tuple[Callable[[Any], object] | None, Callable[[Any], object] | None]] = []
+        self._lock = threading.RLock()
+        self._callbacks: list[_Callbacks] = []
         self._is_done = False
         self._value: Any = None
         self._exception: BaseException | None = None
@@ -68,12 +71,15 @@ class Future:
         return self._end(None, error)
 
     def _end(self, value: Any, error: BaseException | None) -> Self:
-        with self._lock:
-            self._value, self._exception, self._is_done = value, error, True
-            callbacks, self._callbacks = self._callbacks, []
-        for pair in callbacks:
+        for pair in self._take_outcome(value, error):
             self._run(*pair)
         return self
+
+    @locked
+    def _take_outcome(self, value: Any, error: BaseException | None) -> list[_Callbacks]:
+        self._value, self._exception, self._is_done = value, error, True
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks
 
     def _run(self, callback: Callable[[Any], object] | None, errback: Callable[[Any], object] | None) -> None:
         """Run whichever of the two fits the outcome."""
@@ -89,13 +95,16 @@ class Future:
                 raise
 
     def _watch(self, callback: Callable[[Any], object] | None, errback: Callable[[Any], object] | None) -> Self:
-        with self._lock:
-            is_done = self._is_done
-            if not is_done:
-                self._callbacks.append((callback, errback))
-        if is_done:
+        if not self._keep(callback, errback):
             self._run(callback, errback)
         return self
+
+    @locked
+    def _keep(self, callback: Callable[[Any], object] | None, errback: Callable[[Any], object] | None) -> bool:
+        """Keep callbacks for the outcome; return False if it is there."""
+        if not self._is_done:
+            self._callbacks.append((callback, errback))
+        return not self._is_done
 
     def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:
         """Call `f(*args, value, **kwargs)` when the value is there, or now if it is."""

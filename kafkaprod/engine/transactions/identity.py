@@ -21,7 +21,12 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
 from kafkaprod.engine.transactions.calls import Call, Failure
 from kafkaprod.engine.transactions.machine import TransactionMachine
-from kafkaprod.engine.transactions.offsets import read_group_metadata, read_offsets
+from kafkaprod.engine.transactions.offsets import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    read_group_metadata,
+    read_offsets,
+)
 from kafkaprod.engine.transactions.requests import TransactionRequest
 from kafkaprod.engine.transactions.states import ENDING, FAILED, OPEN, State
 from kafkaprod.engine.transactions.verdicts import Step
@@ -33,6 +38,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
     TransactionAbortedError,
 )
+from kafkaprod.locks import locked
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -71,7 +77,7 @@ class TransactionalIdentity:
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # guarded by _lock:
         self._machine = TransactionMachine(config, random)
         self._closed: Failure | None = None  # the sender thread has ended
@@ -94,49 +100,53 @@ class TransactionalIdentity:
 
     # -- application threads -------------------------------------------------------------------------------------------
 
+    @locked
     def start_init(self, wake: Callable[[], None]) -> Call:
         """Begin or resume init_transactions(). Raises IllegalStateError, or the producer's fatal error."""
-        with self._lock:
-            self._check_running()
-            return self._started(self._machine.init(), wake)
+        self._check_running()
+        return self._started(self._machine.init(), wake)
 
+    @locked
     def begin(self) -> None:
         """Begin a transaction; at once. Raises IllegalStateError, or why the last one failed."""
-        with self._lock:
-            if self._closed is not None:
-                raise self._closed.error()
-            try:
-                self._machine.begin()
-            finally:  # Ctrl-C may come right behind it
-                if self._machine.state is State.IN_TRANSACTION:
-                    self._has_news = True
-                    self._accumulator.set_gate(True)
+        if self._closed is not None:
+            raise self._closed.error()
+        try:
+            self._machine.begin()
+        finally:  # Ctrl-C may come right behind it
+            if self._machine.state is State.IN_TRANSACTION:
+                self._has_news = True
+                self._accumulator.set_gate(True)
 
     def start_offsets(self, offsets: Any, group_metadata: Any, wake: Callable[[], None]) -> Call | None:
         """Begin or resume adding offsets; None: there are none. Raises as `begin`, InvalidRecordError."""
         group = read_group_metadata(group_metadata)
-        read = read_offsets(offsets)
-        with self._lock:
-            self._check_running()
-            call = self._machine.send_offsets(read, group)
-            return None if call is None else self._started(call, wake)
+        return self._start_offsets(read_offsets(offsets), group, wake)
 
+    @locked
+    def _start_offsets(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], group: GroupMetadata, wake: Callable[[], None]
+    ) -> Call | None:
+        self._check_running()
+        call = self._machine.send_offsets(offsets, group)
+        return None if call is None else self._started(call, wake)
+
+    @locked
     def start_commit(self, wake: Callable[[], None]) -> Call:
         """Begin or resume a commit. Raises as `begin`."""
-        with self._lock:
-            if self._closed is not None:
-                raise self._closed.error()
-            call = self._machine.commit()
-            self._accumulator.set_gate(False)
-            return self._started(call, wake)
+        if self._closed is not None:
+            raise self._closed.error()
+        call = self._machine.commit()
+        self._accumulator.set_gate(False)
+        return self._started(call, wake)
 
+    @locked
     def start_abort(self, wake: Callable[[], None]) -> Call:
         """Begin or resume an abort. Raises as `begin`."""
-        with self._lock:
-            self._check_running()
-            call = self._machine.abort()
-            self._accumulator.set_gate(False)
-            return self._started(call, wake)
+        self._check_running()
+        call = self._machine.abort()
+        self._accumulator.set_gate(False)
+        return self._started(call, wake)
 
     def _check_running(self) -> None:
         if self._closed is not None:
@@ -150,34 +160,34 @@ class TransactionalIdentity:
             wake()
         return call
 
+    @locked
     def finish(self, call: Call) -> None:
         """Raise the error of a call that is done, if it has one."""
-        with self._lock:
-            error = self._machine.settle(call)
+        error = self._machine.settle(call)
         if error is not None:
             raise error
 
+    @locked
     def time_out(self, call: Call, timeout_s: float) -> KafkaError | None:
         """Stop waiting for a call; return the error to raise. None: it is done by now, `finish` it."""
-        with self._lock:
-            return None if call.is_done else self._machine.time_out(call, timeout_s)
+        return None if call.is_done else self._machine.time_out(call, timeout_s)
 
+    @locked
     def let_go(self, wake: Callable[[], None]) -> None:
         """Stop waiting because of an exception. The next call of its kind resumes the call, done or not.
 
         Args:
             wake: What the call was started with.
         """
-        with self._lock:
-            self._machine.let_go(wake)
+        self._machine.let_go(wake)
 
+    @locked
     def check_sending(self) -> int:
         """Return the number of the open transaction. Raises IllegalStateError, or why the transaction failed."""
         machine = self._machine
-        with self._lock:
-            if machine.state is not State.IN_TRANSACTION:
-                machine.check_sending()  # raises
-            return machine.number
+        if machine.state is not State.IN_TRANSACTION:
+            machine.check_sending()  # raises
+        return machine.number
 
     def check_same(self, number: int) -> None:
         """Raise IllegalStateError if transaction `number` is not the open one any more."""
@@ -234,21 +244,10 @@ class TransactionalIdentity:
         if self._is_in_flight or self._is_idle:
             return None
         if self._prepared is None:
-            with self._lock:
-                state = machine.state
-                if state in ENDING and machine.members.is_v2 and self._accumulator.incomplete_batch_count > 0:
-                    return None  # the usual turn between a commit and the last outcome
-                # Counted under the lock: else a record could be sent, and its commit begin, before the count is used.
-                has_batches = self._accumulator.incomplete_batch_count > 0
-                if state in ENDING and not has_batches:
-                    if drain.has_drained:
-                        machine.on_drained()
-                    else:
-                        self._look_at_brokers()  # a transaction that nothing was sent in may end here
-                request = machine.next_request(now_ms, has_batches=has_batches)
-                self._is_idle = request is None and machine.is_idle
+            state = machine.state
+            request = self._next_request(now_ms)
             if machine.state is not state:
-                self._apply()  # a transaction that nothing was sent in ends here
+                self._apply()  # a transaction that nothing was sent in ends here, or a call has begun meanwhile
             if request is None:
                 return None
             if self._last_prepared is None or self._last_prepared[0] is not request:  # EndTxn is mostly the same object
@@ -258,6 +257,22 @@ class TransactionalIdentity:
         if request.node is not None:
             self._pool.add_node(request.node)  # a coordinator may be named before the metadata knows the broker
         return wanted
+
+    @locked
+    def _next_request(self, now_ms: int) -> TransactionRequest | None:
+        machine = self._machine
+        # Counted under the lock: else a record could be sent, and its commit begin, before the count is used.
+        has_batches = self._accumulator.incomplete_batch_count > 0
+        if machine.state in ENDING:
+            if has_batches and machine.members.is_v2:
+                return None  # the usual turn between a commit and the last outcome
+            if not has_batches and self._drain.has_drained:
+                machine.on_drained()
+            elif not has_batches:
+                self._look_at_brokers()  # a transaction that nothing was sent in may end here
+        request = machine.next_request(now_ms, has_batches=has_batches)
+        self._is_idle = request is None and machine.is_idle
+        return request
 
     def delay_ms(self, now_ms: int) -> int:
         """Until the backoff is over; MAX_WAIT_MS when an answer, a batch or a call must come first."""
@@ -276,28 +291,34 @@ class TransactionalIdentity:
             self._take_failed_batches()
         if self._pool.ready_count != self._ready_count or len(self._pool.members.states) != self._node_count:
             self._look_at_brokers()
-        with self._lock:
-            self._has_news = True
-            if done.error is None:
-                self._machine.on_response(done.response, done.version, now_ms)
-            else:
-                self._machine.on_no_answer(done.error, now_ms, was_sent=done.is_possibly_persisted)
+        self._tell_machine(done, now_ms)
         self._apply()
         self._is_idle = self._machine.state is State.READY  # a begin_transaction() is news
+
+    @locked
+    def _tell_machine(self, done: InFlightRequest, now_ms: int) -> None:
+        self._has_news = True
+        if done.error is None:
+            self._machine.on_response(done.response, done.version, now_ms)
+        else:
+            self._machine.on_no_answer(done.error, now_ms, was_sent=done.is_possibly_persisted)
 
     def on_unsendable(self, wanted: IdentityRequest, error: KafkaError, now_ms: int) -> None:
         """The node cannot be reached, or supports no version of the request."""
         self._prepared = None
-        with self._lock:
-            self._has_news = True
-            self._machine.on_no_answer(error, now_ms, was_sent=False)
+        self._tell_unsent(error, now_ms)
         self._apply()
 
+    @locked
+    def _tell_unsent(self, error: KafkaError, now_ms: int) -> None:
+        self._has_news = True
+        self._machine.on_no_answer(error, now_ms, was_sent=False)
+
+    @locked
     def on_refused_connection(self, error: AuthenticationError) -> None:
         """Credentials were refused: a first init ends with that."""
-        with self._lock:
-            self._has_news = True
-            self._machine.on_authentication_error(error)
+        self._has_news = True
+        self._machine.on_authentication_error(error)
 
     def may_drain(self) -> bool:
         """Always: the drain knows which transaction is open."""
@@ -312,53 +333,57 @@ class TransactionalIdentity:
 
     def is_finished(self, now_ms: int) -> bool:
         """Abort an open transaction because the producer closes; return whether it is, or `max_close_ms` has passed."""
-        with self._lock:
-            self._has_news = True
-            has_work = self._machine.abandon()
+        has_work = self._abandon()
         if self._closing_since_ms is None:
             self._closing_since_ms = now_ms
         return not has_work or now_ms - self._closing_since_ms >= self._max_close_ms
 
+    @locked
+    def _abandon(self) -> bool:
+        self._has_news = True
+        return self._machine.abandon()
+
+    @locked
     def on_end(self, error: KafkaError) -> None:
         """Fail the call that waits: the sender thread ends."""
-        with self._lock:
-            self._closed = self._machine.end(Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__))
+        self._closed = self._machine.end(Failure(ProducerClosedError, str(error), "invalid", cause=error.__cause__))
 
+    @locked
     def _take_new_members(self) -> None:
-        with self._lock:
-            self._has_news = True
-            for topic, number in self._drain.new_members():
-                self._machine.may_drain(TopicPartition(topic, number))
+        self._has_news = True
+        for topic, number in self._drain.new_members():
+            self._machine.may_drain(TopicPartition(topic, number))
 
+    @locked
     def _take_failed_batches(self) -> None:
-        failed = self._accumulator.failed_batches
-        if not failed:
-            return
+        failed = self._accumulator.failed_batches or []
         self._accumulator.failed_batches = []
         self._look_at_brokers()
-        with self._lock:
-            self._has_news = True
-            for topic, number, error, had_sequence in failed:
-                if not isinstance(error, KafkaError):
-                    error = _wrapped(error)
-                self._machine.on_batch_failed(topic, number, error, had_sequence=had_sequence)
+        self._has_news = True
+        for topic, number, error, had_sequence in failed:
+            if not isinstance(error, KafkaError):
+                error = _wrapped(error)
+            self._machine.on_batch_failed(topic, number, error, had_sequence=had_sequence)
 
     def _apply(self) -> None:
         """Bring the core up to the machine."""
-        drain = self._drain
-        with self._lock:
-            machine = self._machine
-            state = machine.state
-            self._has_news = self._is_idle = False
-            if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
-                drain.set_producer(machine.producer_id, machine.epoch, not machine.can_bump)
-            drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
-            if machine.members.fresh:
-                drain.add_members(machine.members.take_added())
-            self._accumulator.set_gate(state is State.IN_TRANSACTION)
-            failure = machine.failure
+        state, failure = self._pass_on()
         if state in FAILED:
             self._fail_batches(state, failure)
+
+    @locked
+    def _pass_on(self) -> tuple[State, Failure | None]:
+        """Tell the core what the machine says; return the state it was in, and why it failed."""
+        machine, drain = self._machine, self._drain
+        state = machine.state
+        self._has_news = self._is_idle = False
+        if (drain.producer_id, drain.producer_epoch) != (machine.producer_id, machine.epoch) or drain.wants_epoch:
+            drain.set_producer(machine.producer_id, machine.epoch, not machine.can_bump)
+        drain.set_transaction(machine.number if state in OPEN else 0, machine.members.is_v2)
+        if machine.members.fresh:
+            drain.add_members(machine.members.take_added())
+        self._accumulator.set_gate(state is State.IN_TRANSACTION)
+        return state, machine.failure
 
     def _fail_batches(self, state: State, failure: Failure | None) -> None:
         """Fail batches that must not go out any more. Calls back: not under the lock."""
