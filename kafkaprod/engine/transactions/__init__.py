@@ -16,6 +16,7 @@
 `v1` and `v2` are the rules under transaction.version 0-1 and 2 (KIP-890). They are chosen for each transaction.
 
 identity      the state machine between the application's threads and the sender
+abilities     what the brokers can do for transactions
 machine       the half that the sender uses: next_request() and on_response()
 intents       the half of the state machine that the application uses
 failures      why a transaction, or the producer, failed: texts and classes of errors

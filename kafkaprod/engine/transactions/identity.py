@@ -19,6 +19,7 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, IdentityRequest
+from kafkaprod.engine.transactions.abilities import BrokerAbilities
 from kafkaprod.engine.transactions.calls import Call, Failure
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.engine.transactions.offsets import (
@@ -40,17 +41,11 @@ from kafkaprod.errors import (
 )
 from kafkaprod.locks import locked
 from kafkaprod.net.pool import NodePool
-from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import InFlightRequest
-from kafkaprod.protocol.negotiation import BrokerVersions
 from kafkaprod.structs import TopicPartition
 
-FEATURE: Final = "transaction.version"
-LEVEL_OF_V2: Final = 2
 V1_PRODUCE_VERSIONS: Final = (3, 11)
 V2_PRODUCE_VERSIONS: Final = (12, 13)
-V2_NEEDS: Final = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5, ApiKey.INIT_PRODUCER_ID: 3}
-_VERIFYING: Final = (ApiKey.ADD_PARTITIONS_TO_TXN, (0, 4))  # what leaders use to check that a transaction is open
 
 
 class TransactionalIdentity:
@@ -89,11 +84,7 @@ class TransactionalIdentity:
         self._is_in_flight = False
         self._max_close_ms = config.max_block_ms
         self._closing_since_ms: int | None = None
-        self._features = (-1, 0)  # (epoch, level of transactions) as last finalized by the cluster
-        self._announced: dict[int, BrokerVersions] = {}  # by node: the versions that were last noted
-        self._able: dict[int, bool] = {}  # by node: can it play its part in v2
-        self._refuse_late: dict[int, bool] = {}  # by node: does it refuse records after their transaction
-        self._ready_count = self._node_count = -1  # of the pool, when it was last looked at
+        self._abilities = BrokerAbilities(pool)
         accumulator.failed_batches = []
         accumulator.set_gate(False)
         drain.set_transaction(0, False)
@@ -232,7 +223,7 @@ class TransactionalIdentity:
 
         Every turn of the sender thread begins with this call. It does next to nothing while records are only sent.
         """
-        if self._pool.ready_count != self._ready_count:
+        if self._abilities.are_others_ready:
             self._look_at_brokers()
         machine, drain = self._machine, self._drain
         if self._accumulator.failed_batches:
@@ -289,7 +280,7 @@ class TransactionalIdentity:
         self._is_in_flight, self._prepared = False, None
         if self._accumulator.failed_batches:
             self._take_failed_batches()
-        if self._pool.ready_count != self._ready_count or len(self._pool.members.states) != self._node_count:
+        if self._abilities.are_others_ready or self._abilities.are_others_known:
             self._look_at_brokers()
         self._tell_machine(done, now_ms)
         self._apply()
@@ -399,27 +390,9 @@ class TransactionalIdentity:
         abort_batches(self._accumulator, TransactionAbortedError(text), unsent_only=True)
 
     def _look_at_brokers(self) -> None:
-        """Note whether the cluster has finalized v2, and whether every broker known to us can play its part."""
-        pool, machine = self._pool, self._machine
-        self._ready_count, self._node_count = pool.ready_count, len(pool.members.states)
-        is_able = refuses_late = True
-        for node_id in pool.node_ids():
-            versions = pool.versions(node_id)
-            if versions is not None:
-                if versions is not self._announced.get(node_id):
-                    self._note_versions(node_id, versions)
-                is_able = is_able and self._able[node_id]
-            # A broker that is not connected now, because it did not answer, is the one that may have the late records.
-            refuses_late = refuses_late and self._refuse_late.get(node_id, True)
-        machine.can_use_v2 = is_able and self._features[1] >= LEVEL_OF_V2
-        machine.refuses_late = refuses_late
-
-    def _note_versions(self, node_id: int, versions: BrokerVersions) -> None:
-        self._announced[node_id] = versions
-        level = versions.finalized_features.get(FEATURE, 0)
-        self._features = max(self._features, (versions.finalized_features_epoch, level))
-        self._able[node_id] = all(versions.ranges.get(api, (0, least))[1] >= least for api, least in V2_NEEDS.items())
-        self._refuse_late[node_id] = versions.ranges.get(*_VERIFYING)[1] >= _VERIFYING[1][1]
+        self._abilities.look()
+        self._machine.can_use_v2 = self._abilities.has_v2
+        self._machine.refuses_late = self._abilities.refuses_late
 
 
 def _to_send(request: TransactionRequest) -> IdentityRequest:
