@@ -15,11 +15,12 @@ import functools
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import Ending, Steps, run
@@ -32,10 +33,7 @@ from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import RecordMetadata
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from kafkaprod.admin.cluster import ClusterInfo
-    from kafkaprod.config.option_types import OptionTypes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -191,10 +189,14 @@ class AsyncProducer:
     async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
         """Producer.list_topics without blocking the event loop."""
         self._host.check_usable()
-        from kafkaprod.admin.cluster import describe_cluster
-
         names = [topics] if isinstance(topics, str) else topics
-        return await _in_thread(lambda: describe_cluster(self.config, names, timeout))
+
+        def describe() -> ClusterInfo:
+            from kafkaprod.admin.cluster import describe_cluster
+
+            return describe_cluster(self.config, names, timeout)
+
+        return await _in_thread(describe)
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Producer.partitions_for without blocking the event loop."""

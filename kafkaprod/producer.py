@@ -7,15 +7,16 @@ Waiting happens in `engine.steps.run` and nowhere else, on primitives that let C
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from kafkaprod._core.columns.columns import Headers
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.host import EngineHost, left_open, patience_after
 from kafkaprod.engine.steps import run
@@ -24,17 +25,22 @@ from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
+from kafkaprod.threads import importing
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
 # They need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from kafkaprod.admin.cluster import ClusterInfo
-    from kafkaprod.config.option_types import OptionTypes
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, TableResult, ValueSpec
+
+
+@importing
+def _describe_cluster() -> Callable[[ProducerConfig, list[str] | None, float], ClusterInfo]:
+    from kafkaprod.admin.cluster import describe_cluster
+
+    return describe_cluster
 
 
 class Producer(RecordSender):
@@ -356,9 +362,7 @@ class Producer(RecordSender):
         Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
         """
         self._host.check_usable()
-        from kafkaprod.admin.cluster import describe_cluster
-
-        return describe_cluster(self.config, [topics] if isinstance(topics, str) else topics, timeout)
+        return _describe_cluster()(self.config, [topics] if isinstance(topics, str) else topics, timeout)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Take others for the next logins with PLAIN or SCRAM. Raises ConfigError if the logins have no password."""

@@ -2,20 +2,63 @@
 
 From Python 3.14 on a thread may inherit the context variables of its starter (it does by default without the GIL). The
 sender of a producer that was made inside a request would keep that request's objects, and show them to every callback.
+
+The main thread leaves some work to another one, `apart`: signal handlers run in the main thread, and what an exception
+of theirs ends in the middle may stay broken for the life of the process. An import does: NumPy refuses a second start,
+and a lock of the import may stay locked. So does the start of a thread, at a lock that all of them take.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextvars
+import queue
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeVar
+
+Result = TypeVar("Result")
 
 _PATCHES: Final = {  # by the module that replaces: its question, and the names of what a producer's thread waits on
     "gevent.monkey": ("is_module_patched", ("threading", "_thread", "socket", "select", "ssl", "queue")),
     "eventlet.patcher": ("is_monkey_patched", ("thread", "socket", "select", "time")),
 }
+
+
+def apart(call: Callable[[], Result]) -> Result:
+    """Make a call on a thread of its own; return what it returns, or raise what it raises.
+
+    An exception of a signal handler ends only the wait: the call runs to its end.
+    """
+    outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((call(), None))
+        except BaseException as error:
+            outcome.put((None, error))
+
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError as error:
+        if "new thread" not in str(error):  # a signal handler's
+            raise
+        return call()  # the system gives no more threads, or the program ends
+    result: Result
+    result, failure = outcome.get()
+    if failure is None:
+        return result
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback holds this frame
+
+
+def importing(load: Callable[[], Result]) -> Callable[[], Result]:
+    """Make a function that imports something once: `load`, which returns what it has imported, runs `apart`."""
+    return cache(lambda: apart(load))
 
 
 def make_thread(target: Callable[..., object], name: str, *args: Any) -> threading.Thread:

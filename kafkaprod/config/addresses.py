@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
+from types import ModuleType
 from typing import Final
 
 from kafkaprod.config.kinds import Integer, MalformedError
+from kafkaprod.threads import importing
+
+
+@importing
+def ip_addresses() -> ModuleType:
+    """The module `ipaddress`, which few clients need."""
+    import ipaddress
+
+    return ipaddress
+
 
 DEFAULT_PORT: Final = 9092
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -107,10 +118,8 @@ def _check_unbracketed(text: str) -> str:
 
 
 def _is_ipv6(text: str) -> bool:
-    import ipaddress  # of few clients
-
     try:
-        ipaddress.IPv6Address(text.partition("%")[0])
+        ip_addresses().IPv6Address(text.partition("%")[0])
     except ValueError:
         return False
     return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from kafkaprod.config.addresses import ip_addresses
+
 if TYPE_CHECKING:
     import ipaddress
 
@@ -29,9 +31,7 @@ class HostPatterns(NamedTuple):
 
     def allows_address(self, text: str) -> bool:
         """Whether an IP address may be connected to, whatever the name of the host is."""
-        import ipaddress  # of few clients
-
-        address = ipaddress.ip_address(text.partition("%")[0])
+        address = ip_addresses().ip_address(text.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self.networks)
 
@@ -56,15 +56,13 @@ class Hosts:
         """See `Kind.parse`."""
         if isinstance(value, HostPatterns):
             return value
-        import ipaddress  # of few clients
-
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise ValueError(value)
         names, networks = [], []
         for item in filter(None, (item.strip().lower() for item in items)):
             try:
-                networks.append(ipaddress.ip_network(item.strip("[]"), strict=False))
+                networks.append(ip_addresses().ip_network(item.strip("[]"), strict=False))
             except ValueError:
                 names.append(_parse_name(item))
         return HostPatterns(tuple(names), tuple(networks))

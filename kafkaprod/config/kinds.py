@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkaprod.config.secret import HIDDEN, LiveSecret, Secret
 from kafkaprod.structs import INT32_MAX
 from kafkaprod.text import MAX_PROTOCOL_TEXT_BYTES, why_unsendable
+from kafkaprod.threads import importing
 
 if TYPE_CHECKING:
     import ssl
+    from urllib.parse import SplitResult
 
 INT16_MAX: Final = 2**15 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -29,6 +31,13 @@ INT64_MAX: Final = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 _BOOLEANS: Final = {"true": True, "false": False}
+
+
+@importing
+def _urlsplit() -> Callable[[str], SplitResult]:
+    from urllib.parse import urlsplit  # of few clients
+
+    return urlsplit
 
 
 class MalformedError(ValueError):
@@ -172,9 +181,7 @@ class Url:
     def parse(self, value: object) -> str:
         if not isinstance(value, str):
             raise ValueError(value)
-        import urllib.parse  # of few clients
-
-        parts = urllib.parse.urlsplit(value.strip())
+        parts = _urlsplit()(value.strip())
         is_whole = bool(parts.path) if parts.scheme == "file" else bool(parts.hostname)
         if parts.scheme not in self.schemes or not is_whole or "@" in parts.netloc:
             raise ValueError(value)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+
+from kafkaprod.threads import importing
 
 HIDDEN = "[hidden]"
 
 logger = logging.getLogger("kafkaprod.config")
+
+
+@importing
+def _compare_digest() -> Callable[[bytes, bytes], bool]:
+    from hmac import compare_digest  # loads OpenSSL, which a plain connection does not need
+
+    return compare_digest
 
 
 class Secret:
@@ -33,9 +43,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        import hmac  # loads OpenSSL, which a plain connection does not need
-
-        return hmac.compare_digest(self._text.encode(), other._text.encode())
+        return _compare_digest()(self._text.encode(), other._text.encode())
 
     def __hash__(self) -> int:
         return hash((Secret, self._text))

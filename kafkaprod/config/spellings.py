@@ -10,6 +10,15 @@ from kafkaprod.config.kinds import Translate
 from kafkaprod.config.option import Option
 from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
 from kafkaprod.errors import ConfigError
+from kafkaprod.threads import importing
+
+
+@importing
+def _get_close_matches() -> Callable[..., list[str]]:
+    from difflib import get_close_matches  # for an error only
+
+    return get_close_matches
+
 
 _EXPANDED: Mapping[str, Callable[[object], dict[str, object]]] = {"sasl.jaas.config": parse_jaas}
 
@@ -77,7 +86,5 @@ class Spellings:
     def _suggest(self, spelling: object) -> str:
         wanted = str(spelling).lower().replace(".", "_").replace("-", "_")
         names = {name.replace(".", "_"): target.option.name for name, target in self._targets.items()}
-        import difflib  # for the error only
-
-        nearest = difflib.get_close_matches(wanted, names, n=1)
+        nearest = _get_close_matches()(wanted, names, n=1)
         return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
@@ -36,11 +37,28 @@ from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.text import counted
+from kafkaprod.threads import apart, importing
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
 
 logger = logging.getLogger("kafkaprod.engine.engine")
+
+
+@importing
+def _thread_pool() -> type[ThreadPoolExecutor]:
+    from concurrent.futures import ThreadPoolExecutor  # most producers do not compress
+
+    return ThreadPoolExecutor
+
+
+@importing
+def _transactional_identity() -> type[TransactionalIdentity]:
+    from kafkaprod.engine.transactions.identity import TransactionalIdentity
+
+    return TransactionalIdentity
 
 
 class Engine:
@@ -85,12 +103,10 @@ class Engine:
             sample_count=config.metrics_num_samples,
             window_ms=config.metrics_sample_window_ms,
         )
-        codec = make_codec(config.compression_type, compression_level(config))
+        codec = apart(partial(make_codec, config.compression_type, compression_level(config)))  # imports its package
         self._workers: ThreadPoolExecutor | None = None
         if codec is not None and config.compression_workers > 1:
-            from concurrent.futures import ThreadPoolExecutor  # most producers do not compress
-
-            self._workers = ThreadPoolExecutor(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
+            self._workers = _thread_pool()(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
         self.accumulator = self._make_accumulator(completion)
@@ -168,9 +184,7 @@ class Engine:
         config = self.config
         if config.transactional_id is None:
             return None
-        from kafkaprod.engine.transactions.identity import TransactionalIdentity
-
-        return TransactionalIdentity(config, self.accumulator, self.drain, self.node_pool, self._random)
+        return _transactional_identity()(config, self.accumulator, self.drain, self.node_pool, self._random)
 
     def _add_gauges(self) -> None:
         """Add the metrics that are computed when they are read, and cost nothing until then."""

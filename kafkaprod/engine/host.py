@@ -25,7 +25,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.text import counted
-from kafkaprod.threads import make_thread
+from kafkaprod.threads import apart, make_thread
 
 EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records without an outcome
 MAX_CLOSE_MS: Final = 1 << 40
@@ -58,7 +58,7 @@ class EngineHost:
         """
         _running[self.engine] = None
         try:
-            self._thread.start()
+            apart(self._thread.start)
         except RuntimeError:
             del _running[self.engine]
             self.engine.node_pool.close()

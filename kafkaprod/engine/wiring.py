@@ -13,7 +13,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
 from kafkaprod.security.sasl import Mechanism, MechanismFactory, PasswordLogins, PasswordMechanism, PlainMechanism
-from kafkaprod.threads import replaced_modules
+from kafkaprod.threads import apart, replaced_modules
 
 # What TLS and logins need is imported only where they are configured: OpenSSL is slow to load.
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ def connection_settings(config: ProducerConfig, network: Network = SOCKETS) -> C
             f"{replaced[0]} has replaced {', '.join(replaced[1])} in this process, and a producer needs Python's own: "
             "make it in a process without monkey patching, such as a worker of threads or of asyncio (AsyncProducer)"
         )
+    return apart(lambda: _connection_settings(config, network))  # imports what it needs
+
+
+def _connection_settings(config: ProducerConfig, network: Network) -> ConnectionSettings:
     files = certificate_files(config)
     credentials = password_credentials(config)
     return ConnectionSettings(

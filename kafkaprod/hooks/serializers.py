@@ -17,11 +17,16 @@ import enum
 import inspect
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kafkaprod._core.queues.record_hooks import SerializerCall
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import BytesLike
+from kafkaprod.threads import apart, importing
+
+if TYPE_CHECKING:
+    from json import JSONEncoder
 
 Field: TypeAlias = Literal["key", "value"]
 Form: TypeAlias = Literal["data", "topic", "headers", "context"]
@@ -141,9 +146,7 @@ class JsonSerializer:
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
         self._default = default
-        import json  # few producers write JSON
-
-        self._encoder = json.JSONEncoder(
+        self._encoder = _json_encoder()(
             ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=self._plain_value
         )
         self._fast = _fast_json(default)
@@ -168,13 +171,30 @@ class JsonSerializer:
         return self._default(data)
 
 
-def _fast_json(default: Callable[[Any], Any] | None) -> Callable[[Any], bytes | None] | None:
-    """Return a function that makes JSON with orjson, or None for what it does differently; None without orjson."""
+@importing
+def _json_encoder() -> type[JSONEncoder]:
+    from json import JSONEncoder  # few producers write JSON
+
+    return JSONEncoder
+
+
+def _orjson() -> ModuleType | None:
     try:
-        from orjson import OPT_PASSTHROUGH_DATACLASS, OPT_PASSTHROUGH_DATETIME, JSONEncodeError, dumps
+        import orjson
     except ImportError:
         return None
-    options = OPT_PASSTHROUGH_DATACLASS | OPT_PASSTHROUGH_DATETIME  # to `default`, as in the standard library
+    return orjson
+
+
+def _fast_json(default: Callable[[Any], Any] | None) -> Callable[[Any], bytes | None] | None:
+    """Return a function that makes JSON with orjson, or None for what it does differently; None without orjson."""
+    orjson = apart(_orjson)
+    if orjson is None:
+        return None
+    dumps, refusal = orjson.dumps, orjson.JSONEncodeError
+    options = (
+        orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+    )  # to `default`, as in the standard library
 
     def unknown(data: Any) -> Any:
         if default is None or isinstance(data, float | tuple):  # subclasses, which the standard library knows
@@ -184,7 +204,7 @@ def _fast_json(default: Callable[[Any], Any] | None) -> Callable[[Any], bytes | 
     def fast(data: Any) -> bytes | None:
         try:
             text: bytes = dumps(data, unknown, options)
-        except JSONEncodeError:
+        except refusal:
             return None
         # It writes NaN and infinities as null: where there is a null the standard library must look.
         return None if b"null" in text else text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -26,11 +27,27 @@ from kafkaprod.errors import (
 from kafkaprod.hooks.interceptors import RecordBlock
 from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
 from kafkaprod.intake.records import Intake
+from kafkaprod.threads import importing
 
-# Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, Part, TableResult, ValueSpec
+
+# Imported when the first block or table is sent: they need NumPy, which takes longer to import than all the rest.
+
+
+@importing
+def _block_result() -> type[BlockResult]:
+    from kafkaprod.results.block import BlockResult
+
+    return BlockResult
+
+
+@importing
+def _tables() -> ModuleType:
+    from kafkaprod import tables
+
+    return tables
 
 
 class BlockIntake:
@@ -124,17 +141,15 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[TableResult]:
         """Steps of Producer.send_table."""
-        from kafkaprod.results.block import BlockResult
-        from kafkaprod.tables import TablePlan, TableResult, read_batches
-
+        tables = _tables()
         transaction = self._host.check_sending()
-        plan = TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
-        result = TableResult()
+        plan = tables.TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
+        result: TableResult = tables.TableResult()
         part: Part | None = None
         sent: BlockResult | None = None  # queued, and not in `result` yet
         first = 0
         try:
-            for batch in read_batches(data):
+            for batch in tables.read_batches(data):
                 first, part = result.row_count, None
                 for part in plan.parts(batch, self._clock.wall_ms()):
                     sent = yield from self._send_part(part, transaction, make_waiter)
@@ -149,7 +164,7 @@ class BlockIntake:
             SerializationError,
         ) as error:
             sent = sent or getattr(error, "result", None)
-            if part is not None and isinstance(sent, BlockResult):
+            if part is not None and isinstance(sent, _block_result()):
                 result.add(part.rows_from(first), part.topic, sent)
             elif (first or part is not None) and not isinstance(error, MemoryError):
                 error.args = (f"{error} ({_where(part, first)})",)
@@ -184,8 +199,7 @@ class BlockIntake:
         transaction: int,
         make_waiter: MakeWaiter,
     ) -> Steps[BlockResult]:
-        from kafkaprod.results.block import BlockResult
-
+        make_result = _block_result()  # first: nothing has begun if it fails
         deadline_ms = self._intake.deadline_ms()
         rows = _row_count(value, key, headers, row_count)
         seen = self._hooks.on_block(topic, rows)
@@ -207,7 +221,7 @@ class BlockIntake:
                 partitions,
                 -1 if partition is None else partition,
             )
-            result = BlockResult(block)
+            result = make_result(block)
         except BaseException as error:
             if seen is not None:
                 self._hooks.on_block_end(seen, rows, error)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kafkaprod.metrics.histogram import LatencyHistogram
 from kafkaprod.metrics.producer_metrics import Snapshot, Stage
-from kafkaprod.threads import make_thread
+from kafkaprod.threads import apart, importing, make_thread
 
 
 class MetricsSource(Protocol):
@@ -42,6 +42,13 @@ class Reporter(Protocol):
         ...
 
 
+@importing
+def _json_dumps() -> Callable[..., str]:
+    from json import dumps  # few producers have a reporter
+
+    return dumps
+
+
 class LogReporter:
     """Writes metrics as one line of JSON to the logger `kafkaprod.metrics`, at an interval and at the end.
 
@@ -54,9 +61,7 @@ class LogReporter:
     def __init__(
         self, interval_s: float = 60.0, groups: tuple[str, ...] = ("producer-metrics",), level: int = logging.INFO
     ) -> None:
-        from json import dumps  # few producers have a reporter
-
-        self._dumps = dumps
+        self._dumps = _json_dumps()
         self._interval_s = interval_s
         self._groups = groups
         self._level = level
@@ -67,7 +72,7 @@ class LogReporter:
     def start(self, source: MetricsSource) -> None:
         """Begin to write, in a separate thread."""
         self._source = source
-        make_thread(self._run, f"kafkaprod-metrics-{source.client_id}").start()
+        apart(make_thread(self._run, f"kafkaprod-metrics-{source.client_id}").start)
 
     def close(self) -> None:
         """Write a last line."""

@@ -10,6 +10,7 @@ import io
 import json
 import struct
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, Final
 
 from kafkaprod._core.columns.arrow import ArrowBatch
@@ -17,6 +18,7 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod._core.text.avro_rows import AvroBatch
 from kafkaprod.errors import InvalidRecordError, SerializationError
+from kafkaprod.threads import importing
 
 MAGIC_BYTE: Final = 0  # Source: Confluent documentation, "Wire format"
 NO_UNION: Final = -1
@@ -24,6 +26,13 @@ AvroType = tuple[str, int, Any]  # form, branch of null in a union or NO_UNION, 
 
 _PRIMITIVES: Final = frozenset(("boolean", "int", "long", "float", "double", "bytes", "string"))
 _LOGICAL: Final = {("int", "date"), ("long", "timestamp-millis"), ("long", "timestamp-micros")}
+
+
+@importing
+def _fastavro() -> ModuleType:
+    import fastavro
+
+    return fastavro
 
 
 class AvroEncoder:
@@ -35,7 +44,7 @@ class AvroEncoder:
 
     def __init__(self, schema: str | Mapping[str, Any], schema_id: int | None) -> None:
         try:
-            import fastavro
+            fastavro = _fastavro()
         except ImportError as error:
             raise InvalidRecordError("rows as Avro need fastavro: pip install 'kafkaprod[avro]'") from error
         number = None if schema_id is None else checked_integer(schema_id, "schema_id", 0, (1 << 31) - 1)

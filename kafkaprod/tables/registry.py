@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, Final
 
 from kafkaprod.errors import ConfigError, SerializationError
+from kafkaprod.threads import importing
 
 _ids: Final[dict[tuple[int, str, str, bool], tuple[Any, int]]] = {}  # the client is kept: its id() stays its own
 
@@ -31,14 +33,21 @@ def client_of(registry: Any) -> Any:
     return registry
 
 
+@importing
+def _confluent() -> ModuleType:
+    from confluent_kafka import schema_registry
+
+    return schema_registry
+
+
 @lru_cache(maxsize=16)
 def _client(options: str) -> Any:
     try:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
+        make_client = _confluent().SchemaRegistryClient.new_client
     except ImportError as error:
         raise ConfigError(f"a schema registry needs packages: pip install 'kafkaprod[registry]' ({error})") from None
     try:
-        return SchemaRegistryClient.new_client(json.loads(options))
+        return make_client(json.loads(options))
     except (ValueError, TypeError, KeyError) as error:
         given = json.loads(options)
         reason = str(error)
@@ -59,15 +68,13 @@ def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, r
     Raises:
         SerializationError: The registry refused, does not have it, or cannot be reached.
     """
-    from confluent_kafka.schema_registry import Schema
-
     client = client_of(registry)
     text = schema if isinstance(schema, str) else json.dumps(schema)
     key = (id(client), subject, text, register)
     known = _ids.get(key)
     if known is not None:
         return known[1]
-    wanted = Schema(text, schema_type="AVRO")
+    wanted = _confluent().Schema(text, schema_type="AVRO")
     try:  # two threads may ask at once, and get the same answer; no thread waits for another one's registry
         if register:
             found = int(client.register_schema(subject, wanted))

@@ -1,6 +1,7 @@
-"""What an exception of a signal handler would leave broken: locks that a thread of the application takes in Python.
+"""What an exception of a signal handler would leave broken: locks taken in Python, and imports inside calls.
 
-`kafkaprod/locks.pyx` says why. Left out is what runs in the broker's own processes: signal handlers there do not raise.
+`kafkaprod/locks.pyx` and `kafkaprod/threads.py` say why. Left out is what runs in the broker's own processes: signal
+handlers there do not raise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,26 @@ IN_BROKERS = {f"{EMBEDDING}{name}.py" for name in ("child", "children", "cluster
 
 LOCKS = {"Lock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier"}
 WORDS = ("lock", "mutex", "condition", "semaphore")
+
+
+# Where functions import without `importing`, and why that is right.
+IMPORTS_APART = {
+    "kafkaprod/__init__.py": "the user's own import, which an exception ends as any other",
+    "kafkaprod/aio.py": "on a thread for the call",
+    "kafkaprod/compat/originals.py": "while a compat module is imported",
+    "kafkaprod/compression.py": "engine/engine.py calls make_codec apart",
+    "kafkaprod/engine/wiring.py": "connection_settings calls it apart",
+    "kafkaprod/hooks/chain.py": "NumPy: intake/blocks.py has imported it",
+    "kafkaprod/hooks/partitioners.py": "NumPy: intake/blocks.py has imported it",
+    "kafkaprod/hooks/serializers.py": "JsonSerializer calls it apart",
+    "kafkaprod/net/network.py": "engine/wiring.py has imported it",
+    "kafkaprod/net/proxy.py": "engine/wiring.py makes it apart",
+    "kafkaprod/protocol/messages/__init__.py": "declarations, which a second try imports; the room starts no threads",
+    "kafkaprod/security/assertions.py": "on the thread that fetches tokens",
+    "kafkaprod/security/msk.py": "engine/wiring.py calls it apart",
+}
+# Commands are programs of their own; a load and Spark's tasks end with the exception that interrupts them.
+PROGRAMS = ("kafkaprod/cli/", "kafkaprod/loader/", "kafkaprod/spark/", "kafkaprod/broker/", "pyspark_kafkaprod/")
 
 
 def is_of_application(name: str) -> bool:
@@ -85,6 +106,33 @@ def test_what_an_application_runs_takes_its_locks_in_compiled_code(name: str) ->
     assert not found, f"{name}: use kafkaprod.locks.locked, a Waiter or a queue.SimpleQueue instead of {found}"
 
 
-def test_rooms_that_run_in_brokers_are_there() -> None:
-    """Else a new name of one would hide what it does."""
+def test_what_is_left_out_is_there() -> None:
+    """Else a new name would hide what the old one allowed."""
     assert all((ROOT / name).exists() for name in IN_BROKERS)
+    assert all(any(imports_in_calls((ROOT / name).read_text(encoding="utf-8"))) for name in IMPORTS_APART)
+
+
+def imports_in_calls(text: str) -> Iterator[str]:
+    """Yield the imports in functions that are not `importing`."""
+    for function in ast.walk(ast.parse(text)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if any(last_name(decorator) == "importing" for decorator in function.decorator_list):
+            continue
+        for node in ast.walk(function):
+            is_call = isinstance(node, ast.Call) and last_name(node.func) in ("import_module", "__import__")
+            if is_call or isinstance(node, ast.Import | ast.ImportFrom):
+                yield f"{function.name}: {ast.unparse(node)}"
+
+
+def test_imports_in_calls_are_seen() -> None:
+    assert list(imports_in_calls("def f():\n    import json"))
+    assert list(imports_in_calls("class C:\n    async def f(self):\n        from json import dumps"))
+    assert list(imports_in_calls("def f():\n    return import_module('json')"))
+    assert not list(imports_in_calls("import json\n@importing\ndef f():\n    import json\n    return json"))
+
+
+@pytest.mark.parametrize("name", [name for name in sources() if not name.startswith(PROGRAMS)])
+def test_what_an_application_calls_imports_apart(name: str) -> None:
+    found = list(imports_in_calls((ROOT / name).read_text(encoding="utf-8")))
+    assert name in IMPORTS_APART or not found, f"{name}: use kafkaprod.threads.importing for {found}"

@@ -1,4 +1,7 @@
-"""What the producer's threads import: nothing, for a fork() in that moment leaves its child a locked import lock."""
+"""What the producer's threads import: nothing, for a fork() in that moment leaves its child a locked import lock.
+
+Left out is what the main thread waits for: it does not fork then.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,11 @@ PROGRAM = textwrap.dedent(
     imported = []
 
     def hook(event, arguments):
-        if event == "import" and threading.current_thread() is not threading.main_thread():
+        if event == "import" and threading.current_thread() is not threading.main_thread() and not main_waits():
             imported.append((threading.current_thread().name, arguments[0]))
+
+    def main_waits():
+        return sys._current_frames()[threading.main_thread().ident].f_code.co_name == "apart"
 
     options = dict(argument.split("=", 1) for argument in sys.argv[1:])
     sys.addaudithook(hook)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkaprod.locks import locked
-from kafkaprod.threads import make_thread
+from kafkaprod.threads import apart, make_thread
 
 Job = Callable[[BaseException | None], None]
 """Sends one record; given an error, reports it instead."""
@@ -37,7 +37,7 @@ class Backlog:
         is_first = self._wait_for(topic, job)
         if is_first:
             try:
-                make_thread(self._run, f"metadata-of-{topic}", topic).start()
+                apart(make_thread(self._run, f"metadata-of-{topic}", topic).start)
             except RuntimeError as error:  # no more threads
                 self._end(topic, error)
         return is_first is not None

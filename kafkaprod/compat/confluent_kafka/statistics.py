@@ -13,7 +13,7 @@ from kafkaprod.compat.confluent_kafka.options import NOWHERE, Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 from kafkaprod.errors import KafkaError
 from kafkaprod.structs import Node, RecordMetadata
-from kafkaprod.threads import make_thread
+from kafkaprod.threads import apart, make_thread
 
 DESCRIPTION_S: Final = 10.0  # longest wait, on a thread of its own, for the brokers' addresses
 _NODE: Final = "producer-node-metrics.node-"
@@ -124,7 +124,7 @@ class Statistics:
             return
         self._described_for |= node_ids
         try:
-            make_thread(self._describe, "kafkaprod-statistics").start()
+            apart(make_thread(self._describe, "kafkaprod-statistics").start)
         except RuntimeError:  # no more threads: the next text tries again
             self._described_for = set()
 
