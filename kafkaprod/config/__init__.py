@@ -1,9 +1,9 @@
 """Options: every one declared once, checked once, documented from the declaration.
 
 documentation       make the page docs/configuration.md from the table
-option_types        the options of a producer as keyword arguments, for type checkers only
 typed_options       makes option_types.py
 producer_config     a producer's configuration: checked, typed, immutable
+option_types        the options of a producer as keyword arguments, for type hints
 properties          Java `.properties` files
 container           the memory for records where the user names no bound: a part of the container's
 rules               what options mean together

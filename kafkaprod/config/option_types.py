@@ -1,4 +1,4 @@
-"""The options of a producer as keyword arguments, for editors and type checkers only.
+"""The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
 
 Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
 """
@@ -6,11 +6,13 @@ Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from kafkaprod.config.secret import Secret
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class OptionTypes(TypedDict, total=False):

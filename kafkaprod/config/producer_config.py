@@ -8,20 +8,16 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from kafkaprod.config.container import default_buffer_memory
 from kafkaprod.config.option import Option, options_of
+from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.properties import read_properties
 from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms, why_not_idempotent
 from kafkaprod.config.spellings import Spellings
 from kafkaprod.errors import ConfigError
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from kafkaprod.config.option_types import OptionTypes
 
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)

@@ -29,7 +29,7 @@ from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import REFUSED_VALUES
 
 _HEAD: Final = '''\
-"""The options of a producer as keyword arguments, for editors and type checkers only.
+"""The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
 
 Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
 """
@@ -37,11 +37,13 @@ Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from kafkaprod.config.secret import Secret
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class OptionTypes(TypedDict, total=False):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+import typing
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+from kafkaprod import AsyncProducer, Producer, ProducerConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = """
@@ -75,6 +82,14 @@ def check(path: Path, program: str) -> list[str]:
 
 def test_documented_uses_pass(tmp_path: Path) -> None:
     assert check(tmp_path / "right.py", RIGHT) == []
+
+
+@pytest.mark.parametrize(
+    "call", [Producer.__init__, AsyncProducer.__init__, ProducerConfig.from_options, ProducerConfig.from_file]
+)
+def test_containers_can_resolve_the_hints_of_what_makes_a_producer(call: Callable[..., object]) -> None:
+    assert {"options", "more"} & typing.get_type_hints(call).keys()
+    assert inspect.signature(call, eval_str=True).parameters
 
 
 def test_mistakes_are_found(tmp_path: Path) -> None:
