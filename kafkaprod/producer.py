@@ -7,8 +7,8 @@ Waiting happens in `engine.steps.run` and nowhere else, on primitives that let C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 from kafkaprod._core.columns.columns import Headers
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 @importing
-def _describe_cluster() -> Callable[[ProducerConfig, list[str] | None, float], ClusterInfo]:
-    from kafkaprod.admin.cluster import describe_cluster
+def _cluster_calls() -> ModuleType:
+    from kafkaprod.admin import cluster
 
-    return describe_cluster
+    return cluster
 
 
 class Producer(RecordSender):
@@ -349,9 +349,7 @@ class Producer(RecordSender):
         a refused login or certificate; RequestTimedOutError for a server that did not answer after the login.
         """
         self._host.check_usable()
-        from kafkaprod.admin.cluster import check_cluster
-
-        check_cluster(self.config, timeout)
+        _cluster_calls().check_cluster(self.config, timeout)
 
     def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
         """Return the cluster's brokers and topics, on a connection of its own; no topic is created.
@@ -362,7 +360,9 @@ class Producer(RecordSender):
         Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
         """
         self._host.check_usable()
-        return _describe_cluster()(self.config, [topics] if isinstance(topics, str) else topics, timeout)
+        names = [topics] if isinstance(topics, str) else topics
+        found: ClusterInfo = _cluster_calls().describe_cluster(self.config, names, timeout)
+        return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Take others for the next logins with PLAIN or SCRAM. Raises ConfigError if the logins have no password."""

@@ -21,6 +21,8 @@ from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
 
+LOOK_S: Final = 0.05  # a signal just before the system call that waits does not end it: look for one so often
+
 _PATCHES: Final = {  # by the module that replaces: its question, and the names of what a producer's thread waits on
     "gevent.monkey": ("is_module_patched", ("threading", "_thread", "socket", "select", "ssl", "queue")),
     "eventlet.patcher": ("is_monkey_patched", ("thread", "socket", "select", "time")),
@@ -47,13 +49,21 @@ def apart(call: Callable[[], Result]) -> Result:
             raise
         return call()  # the system gives no more threads, or the program ends
     result: Result
-    result, failure = outcome.get()
+    result, failure = _take(outcome)
     if failure is None:
         return result
     try:
         raise failure
     finally:
         del failure  # its traceback holds this frame
+
+
+def _take(outcome: queue.SimpleQueue[tuple[Any, BaseException | None]]) -> tuple[Any, BaseException | None]:
+    while True:
+        try:
+            return outcome.get(timeout=LOOK_S)
+        except queue.Empty:
+            continue  # and look for signals
 
 
 def importing(load: Callable[[], Result]) -> Callable[[], Result]:

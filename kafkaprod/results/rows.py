@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
@@ -166,9 +167,11 @@ class _LoopCall:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    import asyncio
-
+    loaded: Any = sys.modules.get("asyncio")  # without it no loop runs
+    if loaded is None:
+        return None
     try:
-        return asyncio.get_running_loop()
+        loop: asyncio.AbstractEventLoop = loaded.get_running_loop()
     except RuntimeError:
         return None
+    return loop
