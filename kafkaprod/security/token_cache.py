@@ -63,7 +63,7 @@ class TokenCache:
 
     @locked
     def _find(self, mine: _Fetch) -> BearerToken | _Fetch:
-        """Return a kept token that is to be used, or the fetch that runs: `mine` if there was none."""
+        """Return the kept token if it should be used, else the fetch that runs: `mine` if there was none."""
         if self._kept is not None and self._clock() < self._refresh_at_s:
             return self._kept
         if self._running is None:
