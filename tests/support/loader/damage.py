@@ -191,6 +191,14 @@ class Verdict:
     found: list[str] = field(default_factory=list)
 
 
+def _always(_: Rows) -> bool:
+    return True
+
+
+def _never(_: Rows) -> bool:
+    return False
+
+
 def judge(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> Verdict:
     """Damage an input and look at what a load takes for whole.
 
@@ -219,8 +227,8 @@ def judge(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> V
             to.untold += 1
 
     for length in cuts:
-        can_tell = not sample.silent_cut(length)
-        add(verdict.cuts, data[:length], f"cut to {length} of {len(data)} bytes", lambda _, can=can_tell: can)
+        can_tell = _always if not sample.silent_cut(length) else _never
+        add(verdict.cuts, data[:length], f"cut to {length} of {len(data)} bytes", can_tell)
     rng = random.Random(f"{sample}")
     for number in range(flips):  # those without a checksum may have other bytes of the input, and of nothing else
         add(

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_a_listed_load_is_read_back_as_it_was_written() -> None:
 
 
 def test_inputs_are_known_by_names_without_directories_and_by_seconds(tmp_path: Path) -> None:
-    found = []
+    found: list[Any] = []
     for directory in ("one", "two"):
         path = tmp_path / directory / "a.txt"
         path.parent.mkdir()

@@ -28,7 +28,7 @@ class Cluster:
 
 
 CHANGES = [({"cluster_id": "other"}, 7, "cluster of id c"), ({"topic_id": "other"}, 7, "topic 'orders' of id t")]
-SHORTER = ({}, 6, r"orders\[0\] ends at offset 6")
+SHORTER: tuple[dict[str, str], int, str] = ({}, 6, r"orders\[0\] ends at offset 6")
 
 
 def run_complete(cluster: Cluster) -> None:
