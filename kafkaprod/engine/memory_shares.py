@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.requests.produce_request import ProduceRequest
@@ -33,8 +33,7 @@ _SHORTEST_MEMORY_MS: Final = 1_000
 _LONGEST_MEMORY_MS: Final = 10_000
 
 
-@dataclass(slots=True)
-class _Flight:
+class _Flight(NamedTuple):
     """A request under way.
 
     Attributes:
@@ -60,6 +59,7 @@ class _Path:
         under_way: Requests without an answer.
         start_ms: The last delivery, or the first sending after nothing was under way.
         delivered: Bytes of all answered requests.
+        limit: The last one that was set in the pool.
         samples: (time, bytes per second), each larger than those that came later.
         is_tried: Whether the start is over: a rate is known, or a request got no answer.
     """
@@ -67,6 +67,7 @@ class _Path:
     under_way: int = 0
     start_ms: int = 0
     delivered: int = 0
+    limit: int = _NO_LIMIT
     samples: deque[tuple[int, float]] = field(default_factory=deque)
     is_tried: bool = False
 
@@ -98,7 +99,7 @@ class MemoryShares:
         left_more = self._pool.take_refused(request.node_id) or request.leaves_more
         self._flights[request] = _Flight(size, now_ms, path.start_ms, path.delivered, left_more)
         if left_more and self._may_wait and not path.is_tried:
-            self._pool.set_limit(request.node_id, START_BYTES)
+            self._set_limit(request.node_id, path, START_BYTES)
 
     def on_answer(self, request: ProduceRequest, now_ms: int) -> None:
         """Learn from a request that was answered."""
@@ -119,8 +120,8 @@ class MemoryShares:
         path.samples.append((now_ms, rate))
         while path.samples[0][0] < now_ms - memory_ms:
             path.samples.popleft()
-        limit = path.samples[0][1] * self._timeout_ms / (1000 * _SHARE_OF_TIMEOUT)
-        self._pool.set_limit(request.node_id, max(LEAST_BYTES, min(int(limit), self._pool.capacity)))
+        share = int(path.samples[0][1] * self._timeout_ms / (1000 * _SHARE_OF_TIMEOUT))
+        self._set_limit(request.node_id, path, max(LEAST_BYTES, min(share, self._pool.capacity)))
 
     def on_no_answer(self, request: ProduceRequest) -> None:
         """Forget a request that failed, or that expects no answer: it says nothing about a rate."""
@@ -130,4 +131,9 @@ class MemoryShares:
         path.under_way -= 1
         if not path.is_tried:
             path.is_tried = True
-            self._pool.set_limit(request.node_id, _NO_LIMIT)
+            self._set_limit(request.node_id, path, _NO_LIMIT)
+
+    def _set_limit(self, node_id: int, path: _Path, limit: int) -> None:
+        if limit != path.limit:
+            path.limit = limit
+            self._pool.set_limit(node_id, limit)

@@ -62,7 +62,13 @@ cdef class BufferPool:
     cdef Account *account_of(self, int32_t node_id) except NULL:
         """Return a node's account, made by the first call; -1: that of partitions without a leader."""
         cdef Account *account
-        cdef Account *fresh = <Account *>calloc(1, sizeof(Account))
+        cdef Account *fresh
+        mutex_lock(&self._lock)
+        account = self._find_account(node_id)
+        mutex_unlock(&self._lock)
+        if account is not NULL:
+            return account
+        fresh = <Account *>calloc(1, sizeof(Account))
         if fresh is NULL:
             raise MemoryError
         fresh.node_id = node_id
