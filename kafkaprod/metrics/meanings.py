@@ -7,7 +7,7 @@ from typing import Final
 
 BASES: Final[Mapping[str, str]] = {
     "batch-split": "batches that were too large for the broker and were split",
-    "buffer-exhausted": "records refused because `buffer_memory` stayed full",
+    "buffer-exhausted": "records refused because there was no memory for them",
     "byte": "bytes of batches sent, compressed",
     "connection-close": "connections closed",
     "connection-creation": "connections opened",
