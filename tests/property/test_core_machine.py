@@ -5,7 +5,7 @@ What must hold whatever happens:
 - every record gets exactly one outcome, and a delivered one the offset under which its bytes stand in the log;
 - a sequence number of a producer epoch never stands for two different records, unless the first was definitely
   rejected and no newer epoch can be had; a record that may be in the log is never numbered anew;
-- at the end every byte is back in the pool.
+- what the nodes hold is what is in use, and at the end every byte is back in the pool.
 Run it on a debug build too (KAFKAPROD_DEBUG=1): freed slabs are poisoned there, and a stale write aborts.
 """
 
@@ -292,6 +292,10 @@ class CoreMachine(RuleBasedStateMachine):
     def change_leaders(self, leaders: list[int], epoch: int) -> None:
         self.engine.lead(leaders, epochs=[epoch] * PARTITIONS)
 
+    @rule(node=st.sampled_from([1, 2]), limit=st.sampled_from([1024, 8192, 1 << 40]))
+    def limit_memory(self, node: int, limit: int) -> None:
+        self.engine.pool.set_limit(node, limit)
+
     @rule()
     def bump_epoch(self) -> None:
         if self.engine.drain.is_idempotent:
@@ -324,6 +328,13 @@ class CoreMachine(RuleBasedStateMachine):
         if hasattr(self, "engine"):
             assert all(result.told_count <= 1 for result in self.engine.results)
             assert self.engine.pool.refused_release_count == 0
+
+    @invariant()
+    def memory_adds_up_by_node(self) -> None:
+        if hasattr(self, "engine"):
+            held = [held for _, held, _ in self.engine.pool.shares()]
+            assert min(held) >= 0
+            assert sum(held) == self.engine.pool.in_use
 
     def teardown(self) -> None:
         if not hasattr(self, "engine"):

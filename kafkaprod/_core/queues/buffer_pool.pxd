@@ -97,6 +97,7 @@ cdef class BufferPool:
                            AppendStatus *status) noexcept nogil
     cdef Slab *acquire_beyond_capacity(self, Account *account, Py_ssize_t need) noexcept nogil
     cdef int release_chain(self, Account *account, Slab *first) noexcept nogil
+    cdef void move_bytes(self, Account *source, Account *target, Py_ssize_t size) noexcept nogil
     cdef void *take_struct(self, size_t size) noexcept nogil
     cdef void give_struct(self, void *memory) noexcept nogil
     cdef bint is_exhausted(self) noexcept nogil

@@ -300,6 +300,13 @@ cdef class BufferPool:
         mutex_unlock(&self._lock)
         return refused
 
+    cdef void move_bytes(self, Account *source, Account *target, Py_ssize_t size) noexcept nogil:
+        """Count slabs that are in use to another account; its limit may be passed by that."""
+        mutex_lock(&self._lock)
+        source.held -= size
+        target.held += size
+        mutex_unlock(&self._lock)
+
     cdef int _remove_waiter(self, int64_t ticket) noexcept nogil:
         cdef Waiter *previous = NULL
         cdef Waiter *waiter = self._first_waiter

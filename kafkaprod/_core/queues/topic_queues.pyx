@@ -9,6 +9,7 @@ from libc.string cimport memcpy
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish_i32, store32
 from kafkaprod._core.machine.types cimport forbid_new
+from kafkaprod._core.queues.batch cimport Batch
 from kafkaprod._core.queues.buffer_pool cimport Account
 from kafkaprod._core.records.murmur2 cimport fast_modulo
 
@@ -17,6 +18,16 @@ from kafkaprod.errors import InvalidRecordError
 
 cdef void _free_array(object capsule) noexcept:
     free(PyCapsule_GetPointer(capsule, NULL))
+
+
+cdef void _move_queue(Partition *p, Account *account, BufferPool pool) noexcept nogil:
+    """Count what waits in the partition's queue to its new leader; what is in flight stays with the old one."""
+    cdef Batch *b = p.head
+    p.account = account
+    while b is not NULL:
+        pool.move_bytes(b.account, account, b.held_bytes)
+        b.account = account
+        b = b.next
 
 
 @cython.final
@@ -68,7 +79,8 @@ cdef class TopicQueues:
             epoch = epochs[i] if i < count else -1
             account = p.account if leader == p.leader else pool.account_of(leader)
             mutex_lock(&p.lock)
-            p.account = account
+            if p.account != account:
+                _move_queue(p, account, pool)
             p.leader = leader
             p.leader_epoch = epoch
             p.is_removed = i >= count

@@ -235,6 +235,32 @@ def test_report_of_memory_counts_what_is_in_flight():
 # Flush and wakeup
 
 
+def _held_by_node(engine):
+    return {node: held for node, held, _ in engine.pool.shares() if held}
+
+
+def test_memory_of_a_queue_goes_with_its_leader_and_stays_in_flight():
+    engine = Engine(leaders=[1], batch_size=2000)
+    for _ in range(2):
+        engine.append(b"x" * 900)
+    first_batch = engine.pool.in_use
+    engine.append(b"x" * 900)
+    second_batch = engine.pool.in_use - first_batch
+    in_flight = engine.take()
+    engine.lead([2])
+    assert _held_by_node(engine) == {1: first_batch, 2: second_batch}
+    succeed(in_flight)
+    assert _held_by_node(engine) == {2: second_batch}
+    engine.append(b"x" * 900)  # the open batch goes on under its new leader
+    engine.lead([-1])
+    assert list(_held_by_node(engine)) == [-1]
+    engine.lead([1])
+    assert list(_held_by_node(engine)) == [1]
+    for request in engine.take_all():
+        succeed(request)
+    assert _held_by_node(engine) == {}
+
+
 def test_flush_is_over_when_everything_before_its_mark_has_an_outcome():
     engine = Engine(leaders=[1, 1])
     engine.append(b"a", 0)
