@@ -58,7 +58,7 @@ def committed_offsets(
         client: A client of the cluster.
         group: Its id; it needs no members.
         topic: The topic.
-        partitions: Its partitions to ask for.
+        partitions: The partitions of it that are looked at.
         patience_ms: How long to wait while an unfinished transaction holds an offset of them.
         is_stable: Wait for unfinished transactions; False: return what was committed before them.
 

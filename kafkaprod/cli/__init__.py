@@ -6,7 +6,6 @@ doctor              `kafkaprod doctor`: connect, and compare the configuration w
 doctor_spark        `kafkaprod doctor --spark`: examine the interpreter that Spark's Python workers run
 documentation       make the page docs/cli.md from the parsers
 load                `kafkaprod load`: load files into a topic
-load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
 load_spark          `kafkaprod load --engine spark`: spread the inputs of a load over Spark's executors
 load_submit         `kafkaprod load --engine spark` as a program for spark-submit
 man                 `kafkaprod man`: the manual page of all commands, made from the parsers
@@ -18,6 +17,7 @@ produce             `kafkaprod produce`: lines of stdin, or files, as records; k
 command_producer    the producer of a command: how Ctrl-C ends it
 quickstart          `kafkaprod quickstart`: start a broker, load real data, read every record back and compare
 load_setup          prepares a load: its topics, its manifest, the options of its producer
+load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
 load_changes        names the options of a load that differ from those of an earlier run
 tail                `kafkaprod tail`: show records of a topic
 topics              `kafkaprod topics`: list, create, describe and delete topics

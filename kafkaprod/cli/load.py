@@ -252,7 +252,7 @@ def _check_must_resume(options: argparse.Namespace, what: str, *, is_found: bool
     if options.must_resume and not is_found:
         raise LoadRefusedError(
             f"--must-resume: there is {what}: it was deleted or has expired, it is that of another cluster or "
-            "directory, or no earlier run came to its first checkpoint. To begin the load leave out --must-resume: "
+            "directory, or no earlier run reached its first checkpoint. To begin the load leave out --must-resume: "
             "what an earlier one sent comes twice"
         )
 

@@ -9,7 +9,6 @@ transactional          runs a load in transactions: rows and position are commit
 load                   runs a load from beginning to end
 inputs                 finds the inputs of a load, and recognizes what they are
 paths                  finds the files that names, patterns and directories stand for
-positions              finds what a transactional id has loaded; one id may be used for many inputs
 transactional_attempt  sends the rows of a transactional load, transaction by transaction
 attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
@@ -28,13 +27,14 @@ manifest_file          finds, reads, replaces and locks the file of a manifest
 rows                   a block of rows between a reader and the producer
 parquet_footer         compares what a Parquet footer says twice
 arrow_ends             proves that an Arrow or Parquet input ends where it seems to end
+positions              finds what a transactional id has loaded; one id may be used for many inputs
 committed_position     how far a transactional load has come, committed with its rows
 manifest               how far a load has come, kept on disk
+expected               what a script knows of an input, compared before a load is complete
 opening                opens an input: without compression, as UTF-8, with an end that is proven
 decompression          decompresses an input up to a proven end
 source                 describes one input of a load
 encodings              text in other encodings as UTF-8
 pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
-expected               what a script knows of an input, compared before a load is complete
 errors                 the errors that stop a load, and which of them another try may cure
 """

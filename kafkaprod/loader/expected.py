@@ -34,7 +34,7 @@ class Expected:
     Attributes:
         rows: Number of rows of all inputs: those that are sent, and bad ones.
         byte_count: Bytes of all inputs.
-        sha256: Of all inputs, one behind the other, in hexadecimal digits.
+        sha256: The SHA-256 of all inputs, one behind the other, in hexadecimal digits.
     """
 
     rows: int | None = None

@@ -43,7 +43,7 @@ class Inputs:
     """Identifies the inputs of a load.
 
     Attributes:
-        digest: Of names without directories, sizes, and the bytes at both ends of each.
+        digest: A digest of names without directories, sizes, and the bytes at both ends of each.
         times: Digest of when they were written, in seconds; empty: not known.
         names: Short digests of their names without directories, one behind the other; ANY_NAME: too many.
     """
@@ -80,7 +80,7 @@ class LoadedInput:
     """Holds a complete load, in a few characters of a later position.
 
     Attributes:
-        key: Of its inputs; see Inputs.
+        key: The key of its inputs; see Inputs.
         times: As those of Inputs, or empty.
         options: How the digest of its options begins.
         sent_count, bad_count: Its rows.

@@ -197,7 +197,7 @@ class TransactionalLoad:
         return found
 
     def _check_wanted(self, found: CommittedPosition) -> None:
-        """Raise LoadRefusedError unless an earlier load of the inputs is to be continued, and can be."""
+        """Raise LoadRefusedError unless the arguments say that an earlier load of the inputs continues."""
         topic, rows, who = self._job.options.topic, counted(found.sent_count, "record"), f"id {self._id!r}"
         if not found.done_at:
             if not self._resumes:
