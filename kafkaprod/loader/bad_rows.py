@@ -117,7 +117,7 @@ class DeadLetterFile:
         try:
             self._file.write(dead_letter(row))
         except OSError as error:
-            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
+            raise self._cannot_be_written(error) from error
 
     def position(self) -> int:
         """See BadRowSink."""
@@ -130,7 +130,7 @@ class DeadLetterFile:
             self._file.truncate(min(position, os.path.getsize(self._path)))
             self._file.seek(0, os.SEEK_END)
         except OSError as error:
-            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
+            raise self._cannot_be_written(error) from error
 
     def sync(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
@@ -138,11 +138,20 @@ class DeadLetterFile:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise LoadError(f"the dead-letter file {self._path} cannot be written: {error}") from error
+            raise self._cannot_be_written(error) from error
 
     def close(self, timeout_s: float | None = None) -> None:
         """See BadRowSink."""
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as error:  # of a full disk: what is not written yet is tried again
+            raise self._cannot_be_written(error) from error
+
+    def _cannot_be_written(self, error: OSError) -> LoadError:
+        return LoadError(
+            f"the dead-letter file {self._path} cannot be written: {error}. Make room for it, and continue with "
+            "--resume, or name another one: --on-error dead-letter=FILE"
+        )
 
     def join(self, producer: Any) -> None:
         """Do nothing: the file's length is in the committed position."""

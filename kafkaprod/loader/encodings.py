@@ -76,6 +76,8 @@ class Utf8Stream(io.RawIOBase):
         while not self._ready and not self._is_end:
             data = self._raw.read(_READ_BYTES)
             self._is_end = not data
+            if self._is_end and self._decoder.getstate()[0]:
+                raise LoadError(f"{self._name} is cut off: it ends within a character of {self._encoding}")
             try:
                 text = self._decoder.decode(data or b"", final=self._is_end)
                 self._ready = text.encode(UTF8, "surrogateescape")

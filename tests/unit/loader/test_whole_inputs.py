@@ -16,7 +16,8 @@ import pytest
 import zstandard
 
 from kafkaprod.loader import text
-from kafkaprod.loader.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.bad_rows import DeadLetterFile
+from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.source import Source
@@ -133,6 +134,27 @@ def test_damage_in_a_later_stream_is_not_the_end(tmp_path: Path, suffix: str) ->
         except LoadError:
             continue
         assert rows == ROWS, f"byte {place} of {len(second)}"  # a bit that nothing depends on
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "shift_jis", "gb18030", "euc_kr", "big5"])
+def test_a_text_that_ends_within_a_character_is_cut_off(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.txt"
+    data = "a\n日本\n日".encode(encoding)
+    path.write_bytes(data)
+    (source,) = find_sources([str(path)], encoding=encoding)
+    assert list(rows_of(source)) == [b"a", "日本".encode(), "日".encode()]
+    path.write_bytes(data[:-1])
+    (source,) = find_sources([str(path)], encoding=encoding)
+    with pytest.raises(LoadError, match="is cut off: it ends within a character"):
+        list(rows_of(source))
+
+
+def test_the_file_of_bad_rows_is_named_where_it_cannot_be_written() -> None:
+    sink = DeadLetterFile("/dev/full")
+    sink.put(BadRow("a.txt", 0, "is bad", b"x"))
+    for write in (sink.sync, sink.close):  # what is not written yet is tried again at the end
+        with pytest.raises(LoadError, match=r"dead-letter file /dev/full cannot be written: .* --on-error dead-letter"):
+            write()
 
 
 def grow(path: Path) -> None:
