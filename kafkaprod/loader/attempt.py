@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -116,6 +116,7 @@ class Attempt:
     """
 
     def __init__(self, job: Job, manifest: Manifest) -> None:
+        self._sources = job.sources
         self._options = job.options
         self._sink = job.sink
         self._progress = job.progress
@@ -123,7 +124,7 @@ class Attempt:
         self._report = job.report
         self._manifest = manifest
         target = self._options.target(manifest.partition_count, manifest.run_rows)
-        self._feed = Feed(job.sources, job.reading, target, self._options.rate)
+        self._feed = Feed(job.sources, job.reading, target, self._options.rate, can_resume=self._file is not None)
         identity = None if manifest.producer_id < 0 else (manifest.producer_id, manifest.producer_epoch)
         sent = {number: state.sent for number, state in manifest.partitions.items() if identity is not None}
         options = dict(self._options.producer)
@@ -242,9 +243,18 @@ class Attempt:
         self._sink.sync(timeout_s)
         self._can_checkpoint = True
         if self._file is not None:
+            self._note_pipe()
             self._file.write(self._manifest)
         self._in_flight.is_changed = False
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
+
+    def _note_pipe(self) -> None:
+        """Give the position of a pipe's first block a digest, too: what was read by now is what must come again."""
+        position = self._manifest.position
+        pipe = self._sources[position.source].pipe if position.source < len(self._sources) else None
+        if pipe is not None and not position.digest:
+            read_bytes, digest = pipe.prefix()
+            self._manifest.position = replace(position, read_bytes=read_bytes, digest=digest)
 
     def _salvage(self, wait_s: float) -> None:
         """Wait a little for what is in flight, and write the manifest, after an attempt was stopped.

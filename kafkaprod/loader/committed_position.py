@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 2
 DIGEST_BYTES: Final = 64 << 10  # of an input's beginning and end
 ENDS_CHARS: Final = 400  # of the ends of partitions; others are not kept
 _LARGEST: Final = (1 << 63) - 1
-_SINCE_VERSION_2: Final = ("cluster_id", "times", "names", "ends", "earlier")
+_SINCE_VERSION_2: Final = dict.fromkeys(("cluster_id", "times", "names", "ends", "earlier", "digest"), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CommittedPosition:
     """Holds the progress of a transactional load.
 
     Attributes:
-        source, row, offset, rows_before: Where reading continues; see Position.
+        source, row, offset, rows_before, read_bytes, digest: Where reading continues; see Position.
         next_row: First row of the source that is not committed; at least `row`, because a commit may be in a block.
         partition_count: Number of partitions when the load began; rows are spread over these.
         run_rows: Number of consecutive rows without a key for one partition.
@@ -68,11 +68,13 @@ class CommittedPosition:
     names: str = ""
     ends: str = ""
     earlier: str = ""
+    read_bytes: int = 0
+    digest: str = ""
 
     @property
     def position(self) -> Position:
         """Return where reading continues."""
-        return Position(self.source, self.row, self.offset, self.rows_before)
+        return Position(self.source, self.row, self.offset, self.rows_before, self.read_bytes, self.digest)
 
     @property
     def rank(self) -> int:
@@ -91,10 +93,7 @@ class CommittedPosition:
             position: Where reading continues.
             next_row: See there; None: the position's.
         """
-        place = position.source, position.row, position.offset, position.rows_before
-        names = ("source", "row", "offset", "rows_before")
-        row = position.row if next_row is None else next_row
-        return replace(self, next_row=row, **dict(zip(names, place, strict=True)))  # type: ignore[arg-type]
+        return replace(self, next_row=position.row if next_row is None else next_row, **asdict(position))
 
     def ending_at(self, ends: Mapping[int, int]) -> Self:
         """Return one that knows where partitions end now: those in `ends`, and the others as they were."""
@@ -136,7 +135,7 @@ class CommittedPosition:
         if version not in (1, FORMAT_VERSION):
             raise ValueError("no load of this version wrote it")
         if version == 1:
-            data |= dict.fromkeys(_SINCE_VERSION_2, "")
+            data |= _SINCE_VERSION_2 | {"read_bytes": 0}
         kinds: dict[str, type] = {"str": str, "int": int, "bool": bool}
         if data.keys() != {each.name for each in fields(cls)}:
             raise ValueError("its fields are not those of a committed position")

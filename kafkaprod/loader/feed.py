@@ -81,10 +81,23 @@ class Feed:
         reading: How to read them.
         target: Where rows go.
         rate: Records a second at most; None: as fast as it goes.
+        can_resume: Pipes without compression are compared with what they were when the load is continued.
     """
 
-    def __init__(self, sources: Sequence[Source], reading: ReadOptions, target: Target, rate: float | None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        reading: ReadOptions,
+        target: Target,
+        rate: float | None,
+        *,
+        can_resume: bool = False,
+    ) -> None:
         self._sources = sources
+        if can_resume:
+            for source in sources:
+                if source.pipe is not None and source.compression == "none":  # gzip's bytes have a time in them
+                    source.pipe.keep_digest()
         self._reading = reading
         self._target = target
         self._rate = rate
@@ -101,17 +114,28 @@ class Feed:
             LoadError, OSError: As read_rows().
         """
         rows_before, row, offset = position.rows_before, position.row, position.offset
+        prefix = position.read_bytes, position.digest
         for index in range(position.source, len(self._sources)):
             end_row = row
+            pipe = self._sources[index].pipe
+            if pipe is not None:
+                pipe.expect_prefix(*prefix)
             of_source = {number: why for source, number, why in refused if source == index}
             for block in read_rows(self._sources[index], self._reading, row, offset):
-                start = Position(index, end_row, offset, rows_before)
+                before = prefix
+                if pipe is not None:
+                    pipe.check_prefix()
+                    prefix = pipe.prefix()
+                start = Position(index, end_row, offset, rows_before, *(before if before[1] else prefix))
                 end_row, offset = block.end_row, block.end_offset
                 good, bad = sort_out(block, self._sources[index].name, self._target, of_source)
                 partitions = choose_partitions(good, rows_before, self._target)
-                yield Turn(good, partitions, bad, Position(index, end_row, offset, rows_before), start)
+                yield Turn(good, partitions, bad, Position(index, end_row, offset, rows_before, *prefix), start)
+            if pipe is not None:
+                pipe.check_prefix()  # where no row is left
             rows_before += end_row
             row = offset = 0
+            prefix = 0, ""
 
     def at_rate(self, block: RowBlock, partitions: NDArray[np.int32]) -> Iterator[tuple[RowBlock, NDArray[np.int32]]]:
         """Yield the block, or parts of it at the set rate; `end_row` of all parts but the last is -1."""

@@ -25,12 +25,16 @@ class Position:
         row: In it, from 0.
         offset: Where it begins in the input's text.
         rows_before: Rows of all inputs before this one.
+        read_bytes: Of a pipe, how many bytes were read by then, compressed or not; not fewer than those of the rows.
+        digest: Digest of these bytes; empty: not known.
     """
 
     source: int = 0
     row: int = 0
     offset: int = 0
     rows_before: int = 0
+    read_bytes: int = 0
+    digest: str = ""
 
 
 @dataclass(slots=True)
@@ -110,7 +114,7 @@ class Manifest:
         _check_types(data, _TYPES | {"version": int}, "the manifest")
         if data.pop("version") != FORMAT_VERSION:
             raise ValueError("it was written by another version")
-        data["position"] = _checked_counts(Position, data["position"])
+        data["position"] = _checked_position(data["position"])
         data["partitions"] = {
             int(number): _checked_counts(PartitionState, state)
             for number, state in data["partitions"].items()
@@ -167,8 +171,20 @@ def _check_types(data: Any, types: dict[str, Any], what: str) -> None:
             raise ValueError(f"{name} is {data[name]!r:.40}")
 
 
+def _checked_position(data: Any) -> Position:
+    digest = data.pop("digest", "")
+    if not isinstance(digest, str):
+        raise ValueError(f"the digest of the position is {digest!r:.40}")
+    names = ("source", "row", "offset", "rows_before", "read_bytes")
+    data.setdefault("read_bytes", 0)  # of versions before 0.3
+    _check_types(data, dict.fromkeys(names, int), "Position")
+    for name in names:
+        _check_count(name, data[name])
+    return Position(**data, digest=digest)
+
+
 def _checked_counts(kind: type[Any], data: Any) -> Any:
-    """Return a Position or PartitionState, which consist of counts."""
+    """Return a PartitionState, which consists of counts."""
     names = [each.name for each in fields(kind)]
     _check_types(data, dict.fromkeys(names, int), kind.__name__)
     for name in names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import io
 import os
 import select
@@ -17,13 +18,14 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from kafkaprod.loader.errors import LoadError
 
 STDIN: Final = "-"
 KEPT_BYTES: Final = 8 << 20
 PIPE_BYTES: Final = 1 << 20
+DIGEST_DIGITS: Final = 32
 _NAMES_OF_STDIN: Final = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
@@ -73,6 +75,12 @@ def _descriptor_of_stdin() -> int:
     return sys.stdin.fileno()
 
 
+class _Hash(Protocol):
+    def update(self, data: memoryview, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
 class Pipe:
     """An open pipe and the first bytes that were read from it; closed when it is no longer referenced.
 
@@ -93,6 +101,9 @@ class Pipe:
         self._spooled: IO[bytes] | None = None
         self._take: Callable[[memoryview], object] | None = None
         self._at_end: Callable[[int], object] | None = None
+        self._ahead = bytearray()  # was read, and given to nobody
+        self._digest: _Hash | None = None  # of all that was read
+        self._known = (0, "")  # a number of bytes, and the digest that they must have
 
     def open(self) -> io.RawIOBase:
         """Return a stream that begins with the first byte; a read does not wait for more than is there."""
@@ -128,10 +139,74 @@ class Pipe:
             while data := self._spooled.read(PIPE_BYTES):
                 take(memoryview(data))
             at_end(self._end)
-        elif self._end > len(self._kept):
+        elif not self._has_all:
             raise LoadError(f"{self._name} was already read, and a pipe cannot be read twice")
         else:
             take(memoryview(bytes(self._kept)))
+
+    def keep_digest(self) -> None:
+        """Have a digest of all bytes, those that were read before too, unless they are not kept."""
+        if self._digest is None and self._has_all:
+            self._digest = hashlib.sha256(self._kept)
+
+    def prefix(self) -> tuple[int, str]:
+        """Return how many bytes were read so far and their digest; (0, ""): not known."""
+        if self._digest is None:
+            return 0, ""
+        return self._end + len(self._ahead), self._digest.hexdigest()[:DIGEST_DIGITS]
+
+    def expect_prefix(self, count: int, digest: str) -> None:
+        """Compare the first bytes with what an earlier run read, as soon as they are read.
+
+        Args:
+            count: How many.
+            digest: What `prefix` returned then.
+
+        Raises:
+            LoadError: They are others; also raised to who reads them.
+        """
+        if not digest or self._digest is None:
+            return
+        if count <= len(self._kept):
+            self._compare(hashlib.sha256(memoryview(self._kept)[:count]), count, digest)
+        elif self._has_all:
+            self._known = count, digest
+
+    def check_prefix(self) -> None:
+        """Read the bytes that an earlier run read, to compare them before another row is sent. Raises LoadError."""
+        while self._known[1]:
+            room = bytearray(min(self._known[0] - self._end - len(self._ahead), PIPE_BYTES))
+            count = self._read(memoryview(room))
+            if not count:
+                raise LoadError(
+                    f"{self._name} ends after {self._end + len(self._ahead):,} bytes, and an earlier run of the load "
+                    f"read {self._known[0]:,}: give the same bytes again, or start over with --restart"
+                )
+            self._ahead += room[:count]
+
+    @property
+    def _has_all(self) -> bool:
+        return self._end == len(self._kept) and not self._ahead
+
+    def _compare(self, content: _Hash, count: int, digest: str) -> None:
+        if content.hexdigest()[:DIGEST_DIGITS] != digest:
+            raise LoadError(
+                f"the first {count:,} bytes of {self._name} are not those that an earlier run of the load read: give "
+                "the same bytes again, or start over with --restart"
+            )
+
+    def _note(self, data: memoryview) -> None:
+        """Take bytes into the digest, and compare it where an earlier run stopped."""
+        if self._digest is None:
+            return
+        count, digest = self._known
+        left = count - self._end - len(self._ahead) if digest else 0
+        if digest and len(data) >= left:
+            self._digest.update(data[:left])
+            self._compare(self._digest, count, digest)
+            self._known = 0, ""
+            data = data[left:]
+        self._digest.update(data)
 
     def read_at(self, position: int, room: memoryview) -> int:
         """Read bytes from a position on into `room`.
@@ -148,11 +223,12 @@ class Pipe:
             return len(part)
         if position != self._end:
             raise LoadError(f"byte {position} of {self._name} was already read, and a pipe cannot be read twice")
-        count = self._read(room)
-        if self._take is not None and count:
-            self._take(room[:count])
-        if self._at_end is not None and not count and len(room):
-            self._at_end(self._end)
+        if self._ahead:
+            count = min(len(room), len(self._ahead))
+            room[:count] = self._ahead[:count]
+            del self._ahead[:count]
+        else:
+            count = self._read(room)
         if self._end == len(self._kept) < KEPT_BYTES:
             self._kept += room[:count]
         self._end += count
@@ -165,6 +241,11 @@ class Pipe:
             poll = select.poll()
             poll.register(self._raw.fileno(), select.POLLIN)
             poll.poll()
+        self._note(room[:count])
+        if self._take is not None and count:
+            self._take(room[:count])
+        if self._at_end is not None and not count and len(room):
+            self._at_end(self._end + len(self._ahead))
         return count
 
 

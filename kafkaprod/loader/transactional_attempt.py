@@ -153,7 +153,7 @@ class TransactionalAttempt:
             self._commit(start)
         limits = replace(self._options, record_limit=start.record_limit, needs_keys=start.needs_keys)
         target = limits.target(start.partition_count, start.run_rows)
-        feed = Feed(self._job.sources, self._job.reading, target, self._options.rate)
+        feed = Feed(self._job.sources, self._job.reading, target, self._options.rate, can_resume=True)
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
         for turn in feed.turns(start.position, self._refused):
             self._send(feed, _without_committed(turn, start))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -82,6 +83,31 @@ def test_bad_rows_are_expected_rows(rig: LoadRig, tmp_path: Path) -> None:
     path.write_bytes(b'{"k":1}\n[]\n{"k":3}\n')
     done = rig.run(str(path), "--key", "k", "--on-error", "skip", "--expect-rows", "3")
     assert done.code == 3, done.err
+
+
+def test_a_pipe_that_is_continued_must_begin_as_it_did(rig: LoadRig) -> None:
+    bad = [*ROWS[:600], b"x" * 2_000_000, *ROWS[600:]]
+    other = [b"X" + ROWS[0][1:], *bad[1:]]
+    assert rig.run("-", stdin=b"\n".join(bad)).code == 1
+    again = ("-", "--resume", "--on-error", "skip")
+    for wrong, why in (
+        (b"\n".join(other), "are not those that an earlier run"),
+        (b"\n".join(ROWS[:700]), "earlier run"),
+    ):
+        done = rig.run(*again, stdin=wrong)
+        assert done.code == 1, done.err
+        assert why in done.err
+        assert sorted(rig.values()) == sorted(ROWS[:600])
+    done = rig.run(*again, stdin=b"\n".join(bad))
+    assert done.code == 3, done.err
+    assert sorted(rig.values()) == sorted(ROWS)
+
+
+def test_a_compressed_pipe_is_continued_though_its_bytes_have_another_time(rig: LoadRig) -> None:
+    bad = b"\n".join([*ROWS[:600], b"x" * 2_000_000, *ROWS[600:]])
+    assert rig.run("-", stdin=gzip.compress(bad, mtime=1)).code == 1
+    assert rig.run("-", "--resume", "--on-error", "skip", stdin=gzip.compress(bad, mtime=2)).code == 3
+    assert sorted(rig.values()) == sorted(ROWS)
 
 
 def test_a_load_that_must_continue_does_not_begin(rig: LoadRig, tmp_path: Path) -> None:

@@ -304,6 +304,13 @@ EDGES = [
         "",
         ("tests/unit/loader/test_positions.py",),
     ),
+    Mutant(
+        "the part of a pipe that a load skips is believed",
+        "loader/pipes.py",
+        "            self._compare(self._digest, count, digest)\n",
+        "",
+        ("tests/unit/loader/test_pipes.py",),
+    ),
     # -- Spark and asyncio ---------------------------------------------------------------------------------------------
     Mutant(
         "sequence headers begin again in each batch",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from kafkaprod.loader import pipes, text
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.pipes import Pipe
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
@@ -240,3 +242,50 @@ def test_a_pipe_that_has_nothing_now_is_waited_for() -> None:
     writer.join()
     assert is_waiting.is_set()
     assert not os.get_blocking(reading)
+
+
+def open_with(content: bytes) -> Pipe:
+    """A pipe that has this content and has ended."""
+    ours, theirs = os.pipe()
+    os.write(theirs, content)
+    os.close(theirs)
+    return Pipe(ours, "stdin")
+
+
+@pytest.mark.parametrize("kept", [0, 10, 1000])
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 300])
+def test_a_pipe_is_compared_with_what_was_read_of_it_before(
+    kept: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(256)) * 2
+    first = open_with(content)
+    first.keep_digest()
+    assert first.head(count, count) == content[:count]
+    assert first.prefix()[0] == count
+    monkeypatch.setattr(pipes, "KEPT_BYTES", kept)
+    for other in (content, content[: count - 1] + b"\xff" + content[count:], content[: count - 1]):
+        pipe = open_with(other)
+        pipe.head(min(kept, 5), min(kept, 5))
+        pipe.keep_digest()
+        said = (
+            contextlib.nullcontext() if other == content else pytest.raises(LoadError, match="earlier run of the load")
+        )
+        with said:
+            pipe.expect_prefix(*first.prefix())
+            pipe.check_prefix()
+        if other == content and kept == 1000:
+            assert pipe.open().readall() == content
+
+
+def test_bytes_that_were_read_ahead_come_in_their_order() -> None:
+    content = bytes(range(256)) * 4
+    pipe = open_with(content)
+    pipe.keep_digest()
+    stream = pipe.open()
+    assert stream.read(3) == content[:3]
+    pipe.expect_prefix(500, hashlib.sha256(content[:500]).hexdigest()[: pipes.DIGEST_DIGITS])
+    pipe.check_prefix()
+    assert pipe.prefix()[0] == 500
+    assert stream.read(100) == content[3:103]
+    assert stream.readall() == content[103:]
+    assert pipe.prefix() == (len(content), hashlib.sha256(content).hexdigest()[: pipes.DIGEST_DIGITS])

@@ -89,6 +89,8 @@ def test_the_largest_position_with_a_full_list_is_smaller_than_the_metadata_that
         names="n" * 5 * MOST_NAMES,
         earlier="e" * EARLIER_CHARS,
         ends="3" * ENDS_CHARS,
+        read_bytes=2**62,
+        digest="d" * 32,
     ).finished()
     assert len(largest.to_text()) < 4096
 
