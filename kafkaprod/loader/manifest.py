@@ -25,7 +25,7 @@ class Position:
         row: In it, from 0.
         offset: Where it begins in the input's text.
         rows_before: Rows of all inputs before this one.
-        read_bytes: Of a pipe, how many bytes were read by then, compressed or not; not fewer than those of the rows.
+        read_bytes: Number of bytes of a pipe that were read by then; not fewer than those of the rows.
         digest: Digest of these bytes; empty: not known.
     """
 

@@ -101,7 +101,7 @@ class Pipe:
         self._spooled: IO[bytes] | None = None
         self._take: Callable[[memoryview], object] | None = None
         self._at_end: Callable[[int], object] | None = None
-        self._ahead = bytearray()  # was read, and given to nobody
+        self._ahead = bytearray()  # was read, and not given on yet
         self._digest: _Hash | None = None  # of all that was read
         self._known = (0, "")  # a number of bytes, and the digest that they must have
 

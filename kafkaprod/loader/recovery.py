@@ -67,7 +67,7 @@ def read_tails(client: ClusterClient, manifest: Manifest) -> dict[int, Tail]:
             raise LoadError(
                 f"{name} starts at offset {starts[number]}, after the manifest's {known.offset}: retention or "
                 f"DeleteRecords removed the records that show how far the load came, and {manifest.sent_count:,} or "
-                "more were acknowledged. It cannot be resumed; start over with --restart if nobody has read them"
+                "more were acknowledged. It cannot be resumed; start over with --restart unless they were used"
             )
         first = max(known.offset - bool(known.sent), starts[number])  # the load's last row that was acknowledged
         reader = PartitionReader(client, manifest.topic, number)
