@@ -212,8 +212,8 @@ class Controller:
             channel = self.channels.get(broker.broker_id)
             if channel is None or channel.broker_epoch != broker.epoch:
                 self.channels[broker.broker_id] = BrokerChannel(broker.broker_id, broker.epoch)
-            if not broker.is_fenced:
-                ends_ms = self.context.sessions[broker.broker_id]
+            ends_ms = self.context.sessions.get(broker.broker_id)  # none: it is about to register (`OwnController`)
+            if not broker.is_fenced and ends_ms is not None:
                 self.queue.at(ends_ms, f"session {broker.broker_id}", SessionExpired(broker.broker_id, broker.epoch))
             else:
                 self.queue.cancel(f"session {broker.broker_id}")

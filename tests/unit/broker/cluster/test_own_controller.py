@@ -8,11 +8,25 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.cluster.own_controller import OwnController
+from kafkaprod.broker.controller.controller import LEADER_CHECK_MS
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.support.broker.fixtures_log import FaultyDisk, failing, make_environment
+from tests.support.broker.fixtures_log import NOW_MS, FaultyDisk, failing, make_environment
+from tests.support.clock import ManualClock
+
+
+class SlowClock(ManualClock):
+    """Of a process that waits for its processor: it is later each of the first times that it looks."""
+
+    def __init__(self, step_ms: int) -> None:
+        super().__init__(wall_ms=NOW_MS)
+        self._steps_ms = [step_ms] * 4
+
+    def now_ms(self) -> int:
+        self.advance(self._steps_ms.pop() if self._steps_ms else 0)
+        return super().now_ms()
 
 
 class Rig:
@@ -23,9 +37,9 @@ class Rig:
         self.disk = FaultyDisk()
         self.log_dir: LogDir | None = None
 
-    def start(self, port: int = 9092) -> OwnController:
+    def start(self, port: int = 9092, step_ms: int = 0) -> OwnController:
         self.stop()
-        environment = make_environment(self.disk)
+        environment = make_environment(self.disk, clock=SlowClock(step_ms))
         made: list[OwnController] = []
 
         def find_topics(log_dir: LogDir) -> KnownTopics:
@@ -55,11 +69,12 @@ def create(controller: OwnController, name: str) -> int:
     return answer.topics[0].error_code
 
 
-def test_a_start_adds_the_registration_and_no_election(rig: Rig) -> None:
+@pytest.mark.parametrize("step_ms", [0, LEADER_CHECK_MS, 60_000])
+def test_a_start_adds_the_registration_and_no_election(rig: Rig, step_ms: int) -> None:
     first = rig.start(9001)
     create(first, "orders")
     before = first.image.partitions.copy()
-    again = rig.start(9002)
+    again = rig.start(9002, step_ms)
     assert again.image.partitions == before
     assert {(partition.leader, partition.isr) for partition in before.values()} == {(4, (4,))}
     assert again.image.end_offset == first.image.end_offset + 3, "epoch, registration, unfenced"
