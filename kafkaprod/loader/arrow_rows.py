@@ -53,7 +53,8 @@ def read_parquet(source: Source, plan: RowPlan, row: int, offset: int) -> Iterat
             check_one_parquet_file(stream, source.name)
             check_parquet_footer(stream, source.name)
             file = pq.ParquetFile(stream, page_checksum_verification=True)
-        check_fields(plan.fields, file.schema_arrow.names, source.name)
+            column_names = file.schema_arrow.names  # a damaged one is no text
+        check_fields(plan.fields, column_names, source.name)
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
@@ -79,7 +80,8 @@ def read_arrow(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
                 noted = NotedReads(stream)
                 reader = pyarrow.ipc.open_stream(noted)
                 schema, batches = reader.schema, _whole_stream(reader, noted, source.name)
-        check_fields(plan.fields, schema.names, source.name)
+            column_names = schema.names  # a damaged one is no text
+        check_fields(plan.fields, column_names, source.name)
         yield from _blocks(source, plan, _readable(source, batches), 0, row)
 
 

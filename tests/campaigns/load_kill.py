@@ -182,7 +182,9 @@ def kill_once(
     has_keys = rng.random() < 0.5
     arguments = [*(["--key", "id"] if has_keys else []), *(["--rate", str(row_count)] if has_rate else [])]
     keeps = TRANSACTIONS if mode == TWO_INPUTS else mode
-    inputs = [new_input(directory, name, row_count, rng) for name in (("a", "b") if mode == TWO_INPUTS else ("a",))]
+    inputs = [new_input(directory, "a", row_count, rng)]
+    if mode == TWO_INPUTS:  # of two pipes the second one has no --resume, since nobody can tell it from the first
+        inputs.append(new_input(directory, "b", row_count, rng, may_be_pipe=not inputs[0].is_pipe))
     loads = []
     for each in inputs:
         load = KilledLoad(

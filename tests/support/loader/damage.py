@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from kafkaprod.errors import KafkaError
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
@@ -127,7 +128,7 @@ class Sample:
         """The rows that a load would send without a complaint, or REFUSED."""
         try:
             return list(self._read(data, directory))
-        except LoadError:
+        except KafkaError:
             return REFUSED
 
     def _read(self, data: bytes, directory: Path) -> Iterator[bytes | None]:

@@ -124,7 +124,7 @@ class KillInput:
         return [row for file in self.files for row in file.rows]
 
 
-def new_input(directory: Path, name: str, count: int, rng: random.Random) -> KillInput:
+def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may_be_pipe: bool = True) -> KillInput:
     """Write an input of a random kind: one file, a folder, or a file for stdin.
 
     Args:
@@ -132,8 +132,9 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random) -> Kil
         name: In the ids of rows, and in the names of files.
         count: Of its rows.
         rng: Chooses.
+        may_be_pipe: It may come through stdin.
     """
-    kind = rng.choice(("file", "file", "folder", "stdin"))
+    kind = rng.choice(("file", "file", "folder", *(["stdin"] if may_be_pipe else [])))
     if kind == "folder":
         folder = directory / name
         folder.mkdir()

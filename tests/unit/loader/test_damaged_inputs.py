@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import lz4.frame
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -127,3 +129,19 @@ def test_zstd_frames_are_followed_to_their_end(name: str) -> None:
     } - complete:
         with pytest.raises(LoadError, match=r"a.zst is cut off: it (ends at byte|is empty)"):
             read_all(data[:length], 64)
+
+
+@pytest.mark.parametrize("kind", ["arrow stream", "arrow", "parquet"])
+def test_a_column_name_that_is_no_text_is_damage(kind: str, tmp_path: Path) -> None:
+    table = pa.table({"surname": ["a"]})
+    sink = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink, store_schema=False)
+    else:
+        with (pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream)(sink, table.schema) as writer:
+            writer.write_table(table)
+    path = tmp_path / "a"
+    path.write_bytes(sink.getvalue().replace(b"surname", b"\xf5urname"))
+    (source,) = find_sources([str(path)], kind.partition(" ")[0])
+    with pytest.raises(LoadError, match="damaged: 'utf-8' codec can't decode byte 0xf5"):
+        list(read_rows(source, ReadOptions(RowPlan(""))))
