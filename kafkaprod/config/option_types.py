@@ -218,9 +218,13 @@ class OptionTypes(TypedDict, total=False):
     """How long a batch that is not full may wait for more records. More: fewer, larger requests; less: less delay."""
     queue_buffering_max_ms: int | str
     batch_size: int | str
-    """A batch of one partition is full at this size, before compression. Memory is taken as records come, not ahead. 0:
-    no batching. The brokers' limit of a batch after compression (message.max.bytes) is 1048588."""
+    """A batch of one partition is sent without lingering from this size on, before compression. Memory is taken as
+    records come, not ahead. 0: no batching."""
     max_batch_size: int | str
+    """A batch that cannot leave yet, because enough requests are in flight, takes records up to this size, before
+    compression. Not given: `batch_size` if that is given, else no more than `max_request_size`. Brokers take 1048588
+    bytes after compression by default (message.max.bytes); what a topic refuses as too large is split, and its batches
+    stay smaller from then on."""
     max_request_size: int | str
     """Bound of one record before compression. Below the default it also bounds the batches in one request; else a
     request takes up to 2 MiB of batches, or as much as this, or eight full batches (32 MiB at most) if that is more. A

@@ -99,6 +99,8 @@ class ProducerConfig(ProducerOptions):
         changes = dict(values)
         if self.bootstrap_timeout_ms in (OPTIONS["bootstrap_timeout_ms"].default, self.max_block_ms):  # not given
             _follow_max_block(changes)
+        if self.max_batch_size in (OPTIONS["max_batch_size"].default, self.batch_size):  # not given
+            _follow_batch_size(changes)
         return dataclasses.replace(self, **changes)
 
     def __repr__(self) -> str:
@@ -147,6 +149,7 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         needed = max(asked) + _BATCH_OVERHEAD_BYTES
         derived["buffer_memory"] = default_buffer_memory(OPTIONS["buffer_memory"].default, needed)
     _follow_max_block(derived)
+    _follow_batch_size(derived)
     return derived
 
 
@@ -154,3 +157,14 @@ def _follow_max_block(values: dict[str, Any]) -> None:
     """Let a program that says how long a call may wait have that for the first contact, too."""
     if "max_block_ms" in values:
         values.setdefault("bootstrap_timeout_ms", values["max_block_ms"])
+
+
+def _follow_batch_size(values: dict[str, Any]) -> None:
+    """Let no batch grow above a size that the program gave."""
+    usual, most = OPTIONS["batch_size"].default, OPTIONS["max_batch_size"].default
+    if "batch_size" in values:
+        values.setdefault("max_batch_size", values["batch_size"])
+    elif "max_batch_size" in values:
+        values["batch_size"] = min(usual, values["max_batch_size"])
+    elif "max_request_size" in values:
+        values["max_batch_size"] = max(usual, min(most, values["max_request_size"]))

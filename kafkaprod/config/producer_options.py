@@ -1,7 +1,8 @@
 """The table of a producer's options: each declared once, with name, type, default, range, unit and documentation.
 
-Names and meanings are Kafka's. Defaults are Kafka's too, but for batch_size and buffer_memory, which can be larger
-because memory follows the data, and for the socket buffers, which the operating system adapts better.
+Names and meanings are Kafka's, but for max_batch_size, which is ours. Defaults are Kafka's too, but for batch_size and
+buffer_memory, which can be larger because memory follows the data, and for the socket buffers, which the operating
+system adapts better.
 Source: Kafka's ProducerConfig, 4.x.
 """
 
@@ -156,10 +157,19 @@ class ProducerOptions(OAuthOptions):
         262_144,
         Integer(),
         MEDIUM,
-        "A batch of one partition is full at this size, before compression. Memory is taken as records come, not "
-        "ahead. 0: no batching. The brokers' limit of a batch after compression (message.max.bytes) is 1048588.",
+        "A batch of one partition is sent without lingering from this size on, before compression. Memory is taken as "
+        "records come, not ahead. 0: no batching.",
         unit="bytes",
-        aliases=("max.batch.size",),
+    )
+    max_batch_size: int = _BATCHING.option(
+        1_000_000,
+        Integer(),
+        MEDIUM,
+        "A batch that cannot leave yet, because enough requests are in flight, takes records up to this size, before "
+        "compression. Not given: `batch_size` if that is given, else no more than `max_request_size`. Brokers take "
+        "1048588 bytes after compression by default (message.max.bytes); what a topic refuses as too large is split, "
+        "and its batches stay smaller from then on.",
+        unit="bytes",
     )
     max_request_size: int = _BATCHING.option(
         1_048_576,

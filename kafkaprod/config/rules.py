@@ -135,6 +135,14 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: f"batch_size={c.batch_size} exceeds buffer_memory={c.buffer_memory}: no batch could become full",
     ),
     Rule(
+        "`max_batch_size` >= `batch_size`",
+        lambda c: c.max_batch_size < c.batch_size,
+        lambda c: (
+            f"max_batch_size={c.max_batch_size} is below batch_size={c.batch_size}: lower batch_size, too, or leave "
+            "max_batch_size out"
+        ),
+    ),
+    Rule(
         "`partitioner_rack_aware` needs `client_rack`",
         lambda c: c.partitioner_rack_aware and not c.client_rack.strip(),
         lambda c: "partitioner_rack_aware=true needs client_rack, which is empty",

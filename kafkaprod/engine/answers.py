@@ -18,7 +18,7 @@ from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
-from kafkaprod._core.requests.split import split_batch
+from kafkaprod._core.requests.split import limit_batches, split_batch
 from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.memory_shares import MemoryShares
@@ -41,6 +41,7 @@ from kafkaprod.retry import ExponentialBackoff
 
 LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
 CLIENT_THROTTLES_FROM: Final = 6
+LEAST_BATCH_BYTES: Final = 16_384  # a topic that refuses smaller ones has them split one by one
 _SPARE_ELEMENTS: Final = 10_000  # of an answer: its nodes, and what a broker adds
 
 logger = logging.getLogger("kafkaprod.engine.answers")
@@ -276,8 +277,9 @@ class Answers:
         ref.succeed()
 
     def _split(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
-        """Split a batch that is too large for the broker."""
+        """Split a batch that is too large for the broker, and let the topic's next ones not grow so far."""
         self._metrics.on_split(now_ms)
+        limit_batches(ref, max(ref.size_bytes // 2, LEAST_BATCH_BYTES))
         split_batch(ref, ref.size_bytes // 2)
 
     def _renumber(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:

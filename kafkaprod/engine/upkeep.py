@@ -14,6 +14,7 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import (
     BatchRef,
     abort_batches,
+    close_open_batches,
     expired_batches,
     incomplete_batches,
     oldest_created_ms,
@@ -30,6 +31,7 @@ from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.text import counted
 
+YOUNG_PARTS: Final = 8  # a batch takes records for no longer than this part of delivery_timeout_ms
 OBSERVATION_MS: Final = 100  # least time between copies of the network's counters into the metrics
 
 logger = logging.getLogger("kafkaprod.engine.upkeep")
@@ -65,6 +67,7 @@ class Upkeep:
         self._metrics = metrics
         self._identity = identity
         self._next_observation_ms = 0
+        self._next_closing_ms = 0
         self._last_answering_node: int | None = None
         self.last_errors: dict[tuple[str, int], tuple[int, KafkaError]] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
@@ -220,12 +223,27 @@ class Upkeep:
         if oldest is None:
             self.last_errors.clear()  # they are of batches that have their outcome by now
             return MAX_WAIT_MS
-        if oldest + timeout_ms > now_ms:
-            return int(oldest + timeout_ms - now_ms)
-        for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
-            self._fail_expired(ref, now_ms)
-        oldest = oldest_created_ms(self._accumulator)
-        return MAX_WAIT_MS if oldest is None else int(oldest + timeout_ms - now_ms)
+        if oldest + timeout_ms <= now_ms:
+            for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
+                self._fail_expired(ref, now_ms)
+            oldest = oldest_created_ms(self._accumulator)
+            if oldest is None:
+                return MAX_WAIT_MS
+        return int(min(oldest + timeout_ms - now_ms, self._close_old_batches(oldest, now_ms)))
+
+    def _close_old_batches(self, oldest_ms: int, now_ms: int) -> int:
+        """Close open batches that are no longer young; return when to look again.
+
+        Behind a node that takes nothing a batch would grow for long, and expire with its first record. The batches
+        of such a node may be many: they are looked through four times in the time that a batch is young.
+        """
+        young_ms = self._config.delivery_timeout_ms // YOUNG_PARTS
+        due_ms = max(oldest_ms + young_ms, self._next_closing_ms)
+        if due_ms > now_ms:
+            return due_ms - now_ms
+        close_open_batches(self._accumulator, now_ms - young_ms)
+        self._next_closing_ms = now_ms + young_ms // 4
+        return max(young_ms // 4, 1)
 
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
         was_sent = ref.was_sent

@@ -77,12 +77,16 @@ class CoreMachine(RuleBasedStateMachine):
         codec=st.sampled_from(["none", "none", "none", "zstd"]),
         pool_bytes=st.sampled_from([8192, 20_000, 100_000]),
         reuses=st.booleans(),
+        max_batch_size=st.sampled_from([None, 6000, 7500]),
     )
-    def start(self, is_idempotent: bool, mutes: bool, codec: str, pool_bytes: int, reuses: bool) -> None:
+    def start(
+        self, is_idempotent: bool, mutes: bool, codec: str, pool_bytes: int, reuses: bool, max_batch_size: int | None
+    ) -> None:
         self.engine = Engine(
             leaders=[1, 1, 2, 2],
             pool_bytes=pool_bytes,
             batch_size=4000,
+            max_batch_size=max_batch_size,
             max_request_bytes=8000,
             is_idempotent=is_idempotent,
             mutes=mutes,

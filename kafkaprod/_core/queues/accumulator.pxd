@@ -23,7 +23,8 @@ cdef class Accumulator:
     cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`
     cdef object completion_factory
     cdef object wakeup
-    cdef Py_ssize_t batch_size
+    cdef Py_ssize_t batch_size              # a batch is sendable from here on
+    cdef Py_ssize_t max_batch_size          # and grows up to here, until the sender takes it
     cdef Py_ssize_t max_record_bytes
     cdef public list failed_batches         # (topic, partition, error, had a sequence) of each; None: not collected
     cdef public bint ignore_keys            # partitioner_ignore_keys
@@ -33,6 +34,7 @@ cdef class Accumulator:
     cdef int awaited_events                 # what wakes the sleeping sender; load32, store32
     cdef Backlog backlog                    # all batches that are not DONE, and the gate to them
 
+    cdef Py_ssize_t most_batch(self, const Partition *p) noexcept nogil
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     int *events) noexcept nogil
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,

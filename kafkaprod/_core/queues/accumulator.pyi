@@ -21,6 +21,7 @@ class Accumulator:
         max_record_bytes: int = 1048576,
         completion_factory: Callable[[str, int], BatchResult] = ...,
         wakeup: Callable[[], object] | None = None,
+        max_batch_size: int | None = None,
     ) -> Self: ...
     def set_topic(
         self, name: str, leaders: Sequence[int], epochs: Sequence[int] | None = None, topic_id: bytes | None = None

@@ -89,20 +89,22 @@ cdef class Accumulator:
 
     Args:
         pool: Where batches take their memory.
-        batch_size: bytes a batch may grow to, uncompressed, header included; a larger record gets its own batch.
+        batch_size: From these bytes on a batch is sendable, uncompressed, header included; a larger record gets its own.
         max_record_bytes: Upper bound of one record's size; larger ones are refused.
         completion_factory: Called as factory(topic, partition), returns a BatchResult.
         wakeup: Called without arguments when the sender sleeps and there is news for it.
+        max_batch_size: Up to these bytes a batch takes records until the sender takes it; None: `batch_size`.
     """
 
     def __cinit__(self, BufferPool pool not None, Py_ssize_t batch_size=262144, Py_ssize_t max_record_bytes=1048576,
-                  completion_factory=BatchResult, wakeup=None):
+                  completion_factory=BatchResult, wakeup=None, max_batch_size=None):
         self.pool = pool
         self.topics = {}
         self.topic_list = []
         self._all_topics = ()
         self._idle_topics = {}
         self.batch_size = max(batch_size, 1)
+        self.max_batch_size = max(self.batch_size, 0 if max_batch_size is None else max_batch_size)
         self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
         self.completion_factory = completion_factory
         self.wakeup = wakeup
@@ -161,6 +163,15 @@ cdef class Accumulator:
         """
         return [name for name in self._idle_topics if self.take_used(name)]
 
+    cdef Py_ssize_t most_batch(self, const Partition *p) noexcept nogil:
+        """Bytes that a batch of the partition, whose lock the caller holds, may grow to while it waits to be taken."""
+        cdef Py_ssize_t most = self.max_batch_size
+        if 0 < p.path_most < most:
+            most = p.path_most
+        if 0 < p.topic_most < most:
+            most = p.topic_most
+        return most
+
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     int *events) noexcept nogil:
         """Append to the partition, whose lock the caller holds. The record is the last one of `p.open.batch`.
@@ -171,22 +182,30 @@ cdef class Accumulator:
         cdef Batch *b = o.batch
         cdef Py_ssize_t body
         cdef AppendStatus status
+        cdef bint was_full
         if b is not NULL:
             if batch_append(o, r) > 0:
                 return APPENDED
             body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
             if self.sums_records and o.position - b.last.data >= SUM_FROM:
                 batch_sum(b, o.position, True)
-            status = batch_extend(b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, ticket)
+            was_full = b.is_full
+            status = batch_extend(
+                b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, self.most_batch(p), ticket
+            )
             if status == APPENDED:
                 batch_append(o, r)
+                if b.is_full and not was_full:
+                    p.first_class = LARGEST_CLASS
+                    if p.head is b:         # one behind it cannot leave yet
+                        events[0] |= EVENT_BATCH_FULL
                 return APPENDED
             if status != BATCH_FULL:
                 return status
             batch_move(b, CLOSED)
             p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
-        b = batch_open(self.pool, p, r, self.batch_size, ticket, &status)
+        b = batch_open(self.pool, p, r, min(self.batch_size, self.most_batch(p)), ticket, &status)
         if b is NULL:
             return status
         b.created_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()

@@ -48,6 +48,7 @@ cdef struct Batch:
     Partition *partition
     uint8_t state
     uint8_t outcome
+    uint8_t is_full             # has reached batch_size: sendable, and growing on while it is OPEN
     int references              # atomic; held by: incomplete list, queue or request, block, BatchRef
     PyObject *completion        # completion.BatchResult, or NULL until one is needed
     # without meaning while OPEN: see OpenBatch
@@ -69,7 +70,7 @@ cdef struct Batch:
     Slab *first
     Slab *last
     uint32_t last_generation
-    Py_ssize_t limit            # bytes that the batch may grow to, header included
+    Py_ssize_t limit            # bytes that the batch may grow to for now, header included; see batch_extend()
     Py_ssize_t closed_bytes     # bytes in all slabs but the last
     long long held_bytes        # what its slabs count against the pool; load64 and store64
     # content
@@ -133,6 +134,7 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     bint is_gap_in_doubt        # a batch of this epoch failed that may be in the log: its sequence is not used again
     int in_flight_count
+    int32_t path_most           # bytes of a batch that the way to the leader carries in time; 0: not known
     int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
     int64_t named_transaction   # number of the last transaction for which new_members() has named it
     # set under lock by metadata updates
@@ -143,6 +145,8 @@ cdef struct Partition:
     # constant
     int32_t index
     int32_t topic_index
+    # guarded by lock: bytes of a batch that the topic's brokers take, as their refusals taught; 0: not known
+    int32_t topic_most
     # guarded by the appender's partitioner state, see partitioner.pxd
     int64_t sticky_bytes
 
@@ -165,7 +169,8 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
 
 cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *first_record, Py_ssize_t batch_size,
                        int64_t ticket, AppendStatus *status) noexcept nogil
-cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil
+cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, Py_ssize_t most,
+                               int64_t ticket) noexcept nogil
 cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil

@@ -46,13 +46,23 @@ cdef int batch_move(Batch *b, BatchState state) noexcept nogil:
     return 0
 
 
-cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
+cdef inline char *_end_of_tail(const Batch *b) noexcept nogil:
     cdef Py_ssize_t room = b.limit - b.closed_bytes
+    return b.last.data + (room if room < b.last.size else b.last.size)
+
+
+cdef void _enter_slab(Batch *b, Slab *slab) noexcept nogil:
     cdef OpenBatch *o = &b.partition.open
     b.last = slab
     b.last_generation = slab.generation
     store_address(&o.position, slab.data)
-    o.end = slab.data + (room if room < slab.size else slab.size)
+    o.end = _end_of_tail(b)
+
+
+cdef void _raise_limit(Batch *b, Py_ssize_t limit) noexcept nogil:
+    b.limit = limit
+    b.is_full = True
+    b.partition.open.end = _end_of_tail(b)
 
 
 cdef inline int _first_class(const Partition *p, Py_ssize_t batch_size) noexcept nogil:
@@ -103,14 +113,27 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     return b
 
 
-cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64_t ticket) noexcept nogil:
-    """Add a slab with room for `need` bytes. Only APPENDED changes anything; else BATCH_FULL, or why there is no memory."""
+cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, Py_ssize_t most,
+                               int64_t ticket) noexcept nogil:
+    """Make room for `need` bytes. Only APPENDED changes anything; else BATCH_FULL, or why there is no memory.
+
+    Args: most: bytes that the batch may grow to, if that is above its limit: then it `is_full`, and takes records on until
+    the sender takes it.
+    """
     cdef AppendStatus status
-    cdef Py_ssize_t used = b.partition.open.position - b.last.data
+    cdef OpenBatch *o = &b.partition.open
+    cdef Py_ssize_t used = o.position - b.last.data
     cdef Py_ssize_t room = b.limit - b.closed_bytes - used
+    cdef Py_ssize_t limit = b.limit
     cdef int wanted = b.last.size_class + 1
     if need > room:
-        return BATCH_FULL
+        limit = most
+        room = most - b.closed_bytes - used
+        if need > room:
+            return BATCH_FULL
+        if need <= b.last.size - used:
+            _raise_limit(b, limit)
+            return APPENDED
     if wanted > LARGEST_CLASS or b.last.size_class < 0:
         wanted = LARGEST_CLASS
     # No more than the batch may still grow by.
@@ -124,6 +147,8 @@ cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, int64
     b.last.next = slab
     store64(&b.held_bytes, b.held_bytes + slab.total)
     _enter_slab(b, slab)
+    if limit > b.limit:
+        _raise_limit(b, limit)
     return APPENDED
 
 

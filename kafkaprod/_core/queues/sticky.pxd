@@ -1,7 +1,7 @@
 """When records without a key leave the sticky partition (KIP-794). The caller holds that partition's lock."""
 
 from kafkaprod._core.machine.lock cimport publish32
-from kafkaprod._core.queues.batch cimport CLOSED, Batch, Partition, batch_move, batch_size_bytes
+from kafkaprod._core.queues.batch cimport Batch, Partition, batch_size_bytes
 from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.records.record_view cimport EVENT_BATCH_FULL, RecordView
@@ -27,8 +27,9 @@ cdef inline bint must_leave(const Partition *p, const RecordView *r, Py_ssize_t 
 cdef inline void leave_sticky(TopicQueues topic, Partition *p, const RecordView *r, int *events) noexcept nogil:
     """Make another partition the sticky one; `p` is the current one."""
     p.sticky_bytes = 0
-    if p.open.batch is not NULL and not has_room(p.open.batch, r):
-        batch_move(p.open.batch, CLOSED)
+    cdef Batch *b = p.open.batch
+    if b is not NULL and not b.is_full and not has_room(b, r):
+        b.is_full = True            # sendable now, and open for records until the sender takes it
         p.first_class = LARGEST_CLASS
         events[0] |= EVENT_BATCH_FULL
     publish32(&topic.sticky._current, topic.sticky.draw())

@@ -87,6 +87,7 @@ cdef class TopicQueues:
             if is_recreated:
                 p.topic_generation += 1
                 p.last_acked_sequence = -1      # its log knows nothing of this producer
+                p.topic_most = 0                # it has other options
             mutex_unlock(&p.lock)
         return 0
 
@@ -128,6 +129,7 @@ cdef class TopicQueues:
             p.leader = -1
             p.leader_epoch = -1
             p.account = account
+            p.topic_most = self.partitions[0].topic_most if self.allocated_count else 0
             p.producer_id = -1
             p.producer_epoch = -1
             p.last_acked_sequence = -1

@@ -7,7 +7,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 |-------------|-------------------------------------------------------------------------------------------------|
 | waited      | now - creation (in microseconds), or - last requeue                                             |
 | backing off | head was requeued, waited < its backoff, and the leader epoch is the one it failed under         |
-| full        | more than one batch queued, or head takes no more records                                       |
+| full        | more than one batch queued, or head has reached batch_size (it may grow on until it is taken)    |
 | hurry       | a thread waits for bytes that are not free, or that the node may not hold; flush, closing       |
 | sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
@@ -289,7 +289,7 @@ cdef class Drain:
         cdef int64_t wait
         if self._may_go(p, b, now_us // 1000):
             wait = b.created_us + self.linger_ms * 1000 - LINGER_SLACK_US - now_us
-            if hurry or b.next is not NULL or b.state != OPEN or wait <= 0:
+            if hurry or b.next is not NULL or b.state != OPEN or b.is_full or wait <= 0:
                 return True
         else:
             wait = (b.last_attempt_ms + b.backoff_ms) * 1000 - now_us

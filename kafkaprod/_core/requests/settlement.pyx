@@ -361,6 +361,21 @@ cdef list _incomplete_until(Accumulator accumulator, int64_t created_before_ms):
     return refs
 
 
+def close_open_batches(Accumulator accumulator not None, int64_t created_before_ms):
+    """Close the batches that take records and whose first one is not younger than `created_before_ms`.
+
+    A batch expires with its first record: one that grew for long would fail young records with it.
+    """
+    cdef BatchRef ref
+    cdef Partition *p
+    for ref in _incomplete_until(accumulator, created_before_ms):
+        p = ref.batch.partition
+        mutex_lock(&p.lock)
+        if ref.batch.state == OPEN:
+            batch_move(ref.batch, CLOSED)
+        mutex_unlock(&p.lock)
+
+
 def oldest_created_ms(Accumulator accumulator not None):
     """When the oldest batch without outcome got its first record; None if there is none."""
     mutex_lock(&accumulator.backlog.lock)

@@ -70,6 +70,22 @@ def split_batch(BatchRef ref not None, Py_ssize_t target_bytes):
     return len(children)
 
 
+def limit_batches(BatchRef ref not None, int32_t most_bytes):
+    """Let batches of this batch's topic grow to `most_bytes` and no more, until the topic is created again.
+
+    What is queued keeps its size. A limit that was learned before stays if it is lower.
+    """
+    cdef TopicQueues topic = ref.accumulator.topic_list[ref.batch.partition.topic_index]
+    cdef Partition *p
+    cdef int32_t i
+    for i in range(topic.allocated_count):
+        p = topic.partitions[i]
+        mutex_lock(&p.lock)
+        if p.topic_most == 0 or most_bytes < p.topic_most:
+            p.topic_most = most_bytes
+        mutex_unlock(&p.lock)
+
+
 cdef Batch *_move_records(Accumulator accumulator, Batch *b, Py_ssize_t target_bytes) noexcept:
     """Write all records into new batches, chained by `next`; NULL if memory ran out: nothing is left behind then."""
     cdef Batch *first = NULL

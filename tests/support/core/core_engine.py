@@ -45,6 +45,7 @@ class Engine:
         *,
         pool_bytes: int = 1 << 24,
         batch_size: int = 16384,
+        max_batch_size: int | None = None,
         max_record_bytes: int = 1 << 20,
         linger_ms: int = 5,
         max_request_bytes: int = 1 << 20,
@@ -62,7 +63,7 @@ class Engine:
         self.wakeups = 0
         self.pool = BufferPool(pool_bytes)
         self.accumulator = Accumulator(
-            self.pool, batch_size, max_record_bytes, make_result or self._make_result, self._wake
+            self.pool, batch_size, max_record_bytes, make_result or self._make_result, self._wake, max_batch_size
         )
         self.accumulator.seed = seed  # what is drawn does not change from run to run
         self.drain = Drain(

@@ -185,12 +185,42 @@ def test_spellings_of_one_option_mean_the_same(name: str) -> None:
         ("message.send.max.retries", 3, "retries", 3),
         ("metadata.broker.list", "a:1,b:2", "bootstrap_servers", (("a", 1), ("b", 2))),
         ("partitioner", "murmur2_random", "partitioner", None),
-        ("max_batch_size", 1000, "batch_size", 1000),
+        ("max_batch_size", 1000, "batch_size", 1000),  # in aiokafka it is the size at which a batch is full
     ],
 )
 def test_names_of_other_clients_are_known(alias: str, value: object, name: str, expected: object) -> None:
     options = {alias: value} if alias == "metadata.broker.list" else {"bootstrap.servers": "a", alias: value}
     assert getattr(ProducerConfig.from_options(options), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({}, (262_144, 1_000_000)),
+        ({"batch_size": 16_384}, (16_384, 16_384)),
+        ({"batch.size": "262144"}, (262_144, 262_144)),
+        ({"batch_size": 0}, (0, 0)),
+        ({"batch_size": 2_000_000}, (2_000_000, 2_000_000)),
+        ({"max.batch.size": 16_384}, (16_384, 16_384)),
+        ({"max_batch_size": 2_000_000}, (262_144, 2_000_000)),
+        ({"batch_size": 16_384, "max_batch_size": 65_536}, (16_384, 65_536)),
+        ({"max_request_size": 500_000}, (262_144, 500_000)),
+        ({"max_request_size": 1000}, (262_144, 262_144)),
+        ({"max_request_size": 5_000_000}, (262_144, 1_000_000)),
+    ],
+)
+def test_no_batch_grows_above_a_size_that_was_given(given: dict[str, Any], sizes: tuple[int, int]) -> None:
+    made = config(given)
+    assert (made.batch_size, made.max_batch_size) == sizes
+    again = ProducerConfig.from_options(made, linger_ms=1)
+    assert (again.batch_size, again.max_batch_size) == sizes
+
+
+def test_batch_size_replaced_in_a_configuration_takes_the_most_with_it() -> None:
+    made = ProducerConfig.from_options(config(), batch_size=16_384)
+    assert (made.batch_size, made.max_batch_size) == (16_384, 16_384)
+    made = ProducerConfig.from_options(config({"max_batch_size": 500_000}), batch_size=16_384)
+    assert (made.batch_size, made.max_batch_size) == (16_384, 500_000)
 
 
 @pytest.mark.parametrize(
@@ -433,6 +463,7 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
     ({"retry_backoff_ms": 50, "retry_backoff_max_ms": 40}, "retry_backoff_ms=50 exceeds"),
     ({"socket_connection_setup_timeout_ms": 31_000}, "socket_connection_setup_timeout_ms=31000 exceeds"),
     ({"batch_size": 2**27}, "batch_size=134217728 exceeds buffer_memory"),
+    ({"batch_size": 4000, "max_batch_size": 3999}, "max_batch_size=3999 is below batch_size=4000"),
     ({"partitioner_rack_aware": True, "client_rack": " "}, "needs client_rack"),
     ({"security_protocol": "SASL_SSL"}, "security_protocol=SASL_SSL needs a sasl_mechanism"),
     ({"sasl_mechanism": "PLAIN"}, "has no effect with security_protocol=PLAINTEXT"),

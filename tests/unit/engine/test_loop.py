@@ -35,6 +35,7 @@ from tests.support.producer.sender_rig import TOPIC, Rig, failure
 
 NOT_ENOUGH_REPLICAS = 19
 NOT_LEADER = 6
+MESSAGE_TOO_LARGE = 10
 OUT_OF_ORDER = 45
 LOST = ConnectionLostError("cut")
 
@@ -516,6 +517,25 @@ class TestSplit:
         rig.turn()
         assert isinstance(future.exception(0), RecordTooLargeError)
 
+    def test_batches_of_the_topic_stay_below_what_was_refused(self) -> None:
+        rig = Rig(topics={TOPIC: (1, 1)}, batch_size=100_000, max_request_bytes=1 << 20)
+        for _ in range(90):
+            rig.send(b"x" * 1000)
+        rig.turn()
+        rig.answer(rig.produce_requests[0], MESSAGE_TOO_LARGE)
+        rig.turn()
+        rig.turn()
+        while rig.produce_requests:
+            rig.answer(rig.produce_requests[0])
+            rig.turn()
+        for partition in (0, 1):
+            for _ in range(200):
+                rig.send(b"x" * 1000, partition)
+        rig.turn()
+        sizes = [ref.size_bytes for sent in rig.produce_requests for ref in sent.produce.refs()]
+        assert len(sizes) > 4
+        assert max(sizes) <= 91_000 // 2
+
     def test_batch_splits_down_to_single_records_and_then_fails(self) -> None:
         rig = Rig()
         futures = [rig.send(b"x" * 100) for _ in range(9)]
@@ -570,6 +590,27 @@ class TestExpiry:
         assert isinstance(error, DeliveryTimeoutError)
         assert not error.possibly_persisted
         assert pool_is_free(rig)
+
+    def test_batch_takes_no_records_when_it_is_an_eighth_of_the_timeout_old(self) -> None:
+        rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=8000)
+        old = rig.send()
+        rig.turn(999)
+        rig.send()
+        assert rig.accumulator.incomplete_batch_count == 1
+        rig.turn(1)
+        young = rig.send()
+        assert rig.accumulator.incomplete_batch_count == 2
+        rig.turn(7000)
+        assert old.done()
+        assert not young.done()
+        rig.turn(1000)
+        assert young.done()
+
+    def test_loop_wakes_to_close_an_old_batch(self) -> None:
+        rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=80)
+        rig.send()
+        rig.turn()
+        assert rig.pool.poll_timeouts[-1] == 10
 
     def test_last_error_of_the_leader_is_the_cause(self) -> None:
         rig = Rig(delivery_timeout_ms=5000)
