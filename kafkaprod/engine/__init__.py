@@ -16,5 +16,6 @@ transactions       the transactions of a producer with a transactional id
 purges             calls of purge(), which fail records that have no outcome yet
 steps              waits as generators, for threads and event loops
 telemetry          pushes the producer's metrics to brokers that request them (KIP-714)
+paths              what the way to each node carries, by its answers
 identity           producer id and epoch; transactions implement it, too
 """

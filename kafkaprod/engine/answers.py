@@ -22,6 +22,7 @@ from kafkaprod._core.requests.split import limit_batches, split_batch
 from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.memory_shares import MemoryShares
+from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import (
     AuthenticationError,
@@ -71,7 +72,7 @@ class Answers:
         retries: Most attempts of a batch after the first.
         backoff: Between the attempts of a batch.
         random: Source of jitter.
-        accumulator, pool, metadata, metrics, identity, upkeep, shares: The other parts of the engine.
+        accumulator, pool, metadata, metrics, identity, upkeep, shares, paths: The other parts of the engine.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Answers:
         identity: Identity,
         upkeep: Upkeep,
         shares: MemoryShares,
+        paths: Paths,
     ) -> None:
         self._retries = retries
         self._backoff = backoff
@@ -97,6 +99,7 @@ class Answers:
         self._identity = identity
         self._upkeep = upkeep
         self._shares = shares
+        self._paths = paths
         self._open: set[ProduceRequest] = set()
         self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
             BatchVerdict.SUCCEED: self._succeed,
@@ -153,6 +156,7 @@ class Answers:
         self.close(request)
 
     def _settle(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
+        self._paths.on_ended(request, now_ms, is_answered=done.error is None)
         if done.error is not None:
             self._on_no_answer(request, done, done.error, now_ms)
         elif done.body is None:
@@ -173,6 +177,7 @@ class Answers:
                 self._metrics.on_throttle(throttle_ms, now_ms)
                 if done.version >= CLIENT_THROTTLES_FROM:
                     self._pool.throttle(done.node_id, throttle_ms, now_ms)
+                    self._paths.on_throttle(done.node_id, throttle_ms)
 
     def _on_no_answer(self, request: ProduceRequest, done: InFlightRequest, error: KafkaError, now_ms: int) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else ErrorCode.NETWORK_EXCEPTION

@@ -8,6 +8,7 @@ It takes records from the accumulator and gives them their results. Everything h
     upkeep     metadata, expiry, failed connections, metrics
     flushes    callers of flush()
     purges     callers of purge()
+    paths      what the way to each node carries
     telemetry  metrics for brokers that request them
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
@@ -30,9 +31,10 @@ from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.flushes import Flush, Flushes
-from kafkaprod.engine.identity import IdempotentIdentity, Identity
+from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
 from kafkaprod.engine.identity_requests import IdentityRequests
 from kafkaprod.engine.memory_shares import MemoryShares
+from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.purges import Purge, Purges
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
@@ -108,8 +110,19 @@ class Sender:
         self._upkeep = Upkeep(config, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
         may_wait = config.buffer_full_policy != "raise"
         self._shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
+        self._paths = Paths(config, drain.max_request_bytes)
         self._answers = Answers(
-            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep, self._shares
+            config.retries,
+            backoff,
+            random,
+            accumulator,
+            pool,
+            metadata,
+            metrics,
+            identity,
+            self._upkeep,
+            self._shares,
+            self._paths,
         )
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
@@ -287,20 +300,36 @@ class Sender:
         if not self._identity.may_drain() or self._unsent is not None:
             return wait_ms
         for node_id in ready:
-            can_send = self._pool.is_ready(node_id, now_ms)
-            self._drain.note_node(node_id, now_ms, can_send)
-            while can_send:
-                started_ns = time.monotonic_ns()
-                request = self._unsent = self._drain.drain(node_id, now_ms)
-                if request is None:
-                    break
-                seal_us = (time.monotonic_ns() - started_ns) // 1000
-                self._send(request, self._answers.expect(request), now_ms, seal_us)
-                self._unsent = None
-                can_send = self._pool.is_ready(node_id, now_ms)
-            if not can_send and (delay_ms := self._pool.ready_delay_ms(node_id, now_ms)):
-                wait_ms = min(wait_ms, delay_ms)
+            wait_ms = min(wait_ms, self._send_to(node_id, now_ms))
         return wait_ms
+
+    def _send_to(self, node_id: int, now_ms: int) -> float:
+        """Send what a node has, as far as its path allows; return in how many ms to check it again."""
+        path = self._paths.to(node_id)
+        room_bytes = 0
+        can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
+        self._drain.note_node(node_id, now_ms, can_send)
+        if path is not None:
+            self._drain.limit_path(node_id, path.most_batch_bytes())
+            if not can_send:
+                path.on_waiting()
+        while can_send:
+            if path is not None:
+                distance_ms = path.wait_ms(now_ms)
+                if distance_ms and self._drain.may_wait(node_id, now_ms):
+                    return distance_ms
+                room_bytes = path.room_bytes()
+            started_ns = time.monotonic_ns()
+            request = self._unsent = self._drain.drain(node_id, now_ms, room_bytes)
+            if request is None:
+                return MAX_WAIT_MS
+            seal_us = (time.monotonic_ns() - started_ns) // 1000
+            self._send(request, self._answers.expect(request), now_ms, seal_us)
+            self._unsent = None
+            can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
+            if path is not None and not can_send and self._drain.has_queued(node_id):
+                path.on_waiting()
+        return self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
 
     def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
         node_id = request.node_id
@@ -331,6 +360,7 @@ class Sender:
             expects_response=self._config.acks != 0,
             max_response_bytes=request.max_response_bytes,
         )
+        self._paths.on_sent(request, body.nbytes, now_ms)
 
     # -- failure and end -----------------------------------------------------------------------------------------------
 

@@ -42,13 +42,16 @@ cdef class Drain:
     cdef readonly object preferred_nodes    # frozenset of node ids, or None
     cdef bint _leaves_more                  # what the drain in progress takes is not all
     cdef dict _nodes
+    cdef bint _hurries                      # a thread waits for what ready() saw
+    cdef dict _path_limits                  # node id -> bytes of a batch; see limit_path()
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
     cdef bint _is_member(self, const Partition *p) noexcept nogil
     cdef bint _is_unnamed(self, const Partition *p) noexcept nogil
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
-    cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil
+    cdef void _limit_node(self, NodeQueues node, int32_t most_bytes) noexcept nogil
+    cdef void _take_all(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, ProduceRequest request) noexcept nogil
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil
     cdef bint _is_available(self, int32_t leader) except -1

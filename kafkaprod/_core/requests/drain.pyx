@@ -12,7 +12,7 @@ is the first batch of its queue (source: RecordAccumulator.ready, KIP-480, KIP-9
 | sendable    | not backing off and (full or waited >= linger - LINGER_SLACK_US or hurry)                        |
 
 Drain goes round the node's partitions from where the node's last drain stopped, takes the head of each queue that is
-not backing off, and stops before the request would pass max_request_bytes; one oversized batch goes alone.
+not backing off, and stops before the request would pass its room; one oversized batch goes alone.
 Over many partitions the loops run without the GIL; codecs release it themselves.
 """
 
@@ -124,6 +124,7 @@ cdef class Drain:
         self.producer_epoch = -1
         self.transaction = NOT_TRANSACTIONAL
         self._nodes = {}
+        self._path_limits = {}
 
     def set_producer(self, int64_t producer_id, int16_t producer_epoch, bint reuses_sequences=False):
         """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none.
@@ -204,6 +205,25 @@ cdef class Drain:
                 node.ready_ms = (<NodeQueues>old).ready_ms
                 node.drained_ms = (<NodeQueues>old).drained_ms
         self._nodes = nodes
+        for node in nodes.values():
+            self._limit_node(node, self._path_limits.get(node.node_id, 0))
+
+    def limit_path(self, int32_t node_id, int32_t most_bytes):
+        """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: not known."""
+        cdef NodeQueues node = self._nodes.get(node_id)
+        if self._path_limits.get(node_id, 0) == most_bytes:
+            return
+        self._path_limits[node_id] = most_bytes
+        if node is not None:
+            with nogil:
+                self._limit_node(node, most_bytes)
+
+    cdef void _limit_node(self, NodeQueues node, int32_t most_bytes) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(node.partition_count):
+            mutex_lock(&node.partitions[i].lock)
+            node.partitions[i].path_most = most_bytes
+            mutex_unlock(&node.partitions[i].lock)
 
     def ready(self, int64_t now_us, bint hurry=False):
         """Look at the head of every queue.
@@ -221,6 +241,7 @@ cdef class Drain:
         cdef set unknown = set()
         hurry = hurry or self.accumulator.backlog.is_closed or self.accumulator.backlog.flush_count > 0 \
             or self.accumulator.pool.is_exhausted()
+        self._hurries = hurry
         for node in self._nodes.values():
             if node.node_id < 0:
                 self._find_waiting(node, unknown)
@@ -237,6 +258,36 @@ cdef class Drain:
                 ready_nodes.append(node.node_id)
         self.next_check_us = now_us + wait_us
         return ready_nodes, unknown
+
+    def has_queued(self, int32_t node_id):
+        """Whether anything is queued for a node."""
+        cdef NodeQueues node = self._nodes.get(node_id)
+        cdef Py_ssize_t i
+        if node is not None:
+            for i in range(node.partition_count):
+                if load32(&node.partitions[i].queue_length) > 0:
+                    return True
+        return False
+
+    def may_wait(self, int32_t node_id, int64_t now_ms):
+        """Whether what the node has could still grow: no head is closed, and ready() was in no hurry."""
+        cdef NodeQueues node = self._nodes.get(node_id)
+        cdef Py_ssize_t i
+        cdef Partition *p
+        cdef bint is_closed = False
+        if self._hurries or node is None:
+            return False
+        with nogil:
+            for i in range(node.partition_count):
+                p = node.partitions[i]
+                if load32(&p.queue_length) == 0:
+                    continue
+                mutex_lock(&p.lock)
+                is_closed = p.head is not NULL and p.head.state != OPEN and self._may_go(p, p.head, now_ms)
+                mutex_unlock(&p.lock)
+                if is_closed:
+                    break
+        return not is_closed
 
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1:
         cdef Py_ssize_t i
@@ -299,10 +350,10 @@ cdef class Drain:
             wait_us[0] = wait
         return False
 
-    def drain(self, int32_t node_id, int64_t now_ms):
+    def drain(self, int32_t node_id, int64_t now_ms, Py_ssize_t room_bytes=0):
         """Take the batches that go to a node in one request, sealed; None if there are none.
 
-        At most one batch per partition and max_request_bytes in all. The batches belong to the request until its
+        At most one batch per partition and `room_bytes` in all, max_request_bytes if that is 0. The batches belong to the request until its
         finish(). Records that the codec refuses fail with its error.
         """
         cdef NodeQueues node = self._nodes.get(node_id)
@@ -311,20 +362,19 @@ cdef class Drain:
             return None
         request = ProduceRequest(self.accumulator, node_id)
         if node.partition_count <= FEW_PARTITIONS:
-            self._take_all(node, now_ms, request)
+            self._take_all(node, now_ms, room_bytes or self.max_request_bytes, request)
         else:
             with nogil:
-                self._take_all(node, now_ms, request)
+                self._take_all(node, now_ms, room_bytes or self.max_request_bytes, request)
                 want_gil()
             have_gil()
         if self.compressor is not None:
             self.compressor.run(request)
         return request if request.batch_count > 0 else None
 
-    cdef void _take_all(self, NodeQueues node, int64_t now_ms, ProduceRequest request) noexcept nogil:
+    cdef void _take_all(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, ProduceRequest request) noexcept nogil:
         """Fill the request, sealed if there is nothing to compress; without memory for it batches stay in their queues."""
         cdef Py_ssize_t looked_at = 0
-        cdef Py_ssize_t room = self.max_request_bytes
         cdef bint compresses = self.compressor is not None
         cdef double ratio = self.compressor.ratio if compresses else 1.0
         cdef Batch *b
