@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from kafkaprod.locks import locked
 from kafkaprod.threads import apart, make_thread
 
 Job = Callable[[BaseException | None], None]
 """Sends one record; given an error, reports it instead."""
+MOST_THREADS: Final = 32  # each waits for one topic: some that do not exist must not keep all others waiting
 
 
 class Backlog:
@@ -24,6 +26,8 @@ class Backlog:
         self._learn = learn
         self._known: set[str] = set()
         self._waiting: dict[str, deque[Job]] = {}
+        self._wanted: deque[str] = deque()  # those of them that no thread has begun with
+        self._thread_count = 0
         self._lock = threading.RLock()
 
     def __bool__(self) -> bool:
@@ -34,25 +38,29 @@ class Backlog:
         """Keep a record whose topic is not known; False: it is known, send the record now."""
         if topic in self._known:
             return False
-        is_first = self._wait_for(topic, job)
-        if is_first:
+        needs_thread = self._wait_for(topic, job)
+        if needs_thread:
             try:
-                apart(make_thread(self._run, f"metadata-of-{topic}", topic).start)
+                apart(make_thread(self._run, "kafkaprod-metadata").start)
             except RuntimeError as error:  # no more threads
-                self._end(topic, error)
-        return is_first is not None
+                self._on_no_thread(error)
+        return needs_thread is not None
 
     @locked
     def _wait_for(self, topic: str, job: Job) -> bool | None:
-        """Let a record wait for its topic; return whether it is the first that does. None: the topic is known."""
+        """Let a record wait for its topic; return whether that needs one more thread. None: the topic is known."""
         if topic in self._known:
             return None
         jobs = self._waiting.get(topic)
-        if jobs is None:
-            self._waiting[topic] = deque([job])
-            return True
-        jobs.append(job)
-        return False
+        if jobs is not None:
+            jobs.append(job)
+            return False
+        self._waiting[topic] = deque([job])
+        self._wanted.append(topic)
+        if self._thread_count == MOST_THREADS:
+            return False
+        self._thread_count += 1
+        return True
 
     @locked
     def drop(self, error: BaseException) -> None:
@@ -61,14 +69,30 @@ class Backlog:
             while jobs:
                 jobs.popleft()(error)
 
-    def _run(self, topic: str) -> None:
-        """Learn the topic, then send its records in order, or fail them."""
-        error: BaseException | None = None
-        try:
-            self._learn(topic)
-        except Exception as failure:
-            error = failure
-        self._end(topic, error)
+    @locked
+    def _on_no_thread(self, error: BaseException) -> None:
+        """Fail the topics that no other thread will come to."""
+        self._thread_count -= 1
+        while self._wanted and not self._thread_count:
+            self._end(self._wanted.popleft(), error)
+
+    def _run(self) -> None:
+        """Learn one wanted topic after the other; send its records in order, or fail them."""
+        while (topic := self._next()) is not None:
+            error: BaseException | None = None
+            try:
+                self._learn(topic)
+            except Exception as failure:
+                error = failure
+            self._end(topic, error)
+
+    @locked
+    def _next(self) -> str | None:
+        """Take a topic to learn; None: there is none, and the thread that asks ends."""
+        if not self._wanted:
+            self._thread_count -= 1
+            return None
+        return self._wanted.popleft()
 
     @locked
     def _end(self, topic: str, error: BaseException | None) -> None:
