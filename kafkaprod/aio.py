@@ -22,7 +22,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, left_open, patience_after
+from kafkaprod.engine.host import EngineHost, check_delivered, left_open, patience_after
 from kafkaprod.engine.steps import Ending, Steps, run
 from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, note_failed_abort
 from kafkaprod.intake.blocks import BlockIntake
@@ -231,6 +231,7 @@ class AsyncProducer:
                 raise
         is_left_open = kind is None and self._host.has_open_transaction
         await self.close(patience_after(error))
+        check_delivered(self._engine, error)
         if is_left_open:
             raise left_open()
 

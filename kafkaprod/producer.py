@@ -18,7 +18,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, left_open, patience_after
+from kafkaprod.engine.host import EngineHost, check_delivered, left_open, patience_after
 from kafkaprod.engine.steps import run
 from kafkaprod.engine.transaction_calls import TransactionBlock, TransactionCalls
 from kafkaprod.intake.blocks import BlockIntake
@@ -58,7 +58,7 @@ class Producer(RecordSender):
         ConfigError: An option is unknown, out of range or conflicts with another; nothing was started.
 
     Leaving the `with` block flushes, closes, and raises DeliveryFailedError for failed records that were never checked.
-    If Ctrl-C or exit() ends the block, what is queued is given 10 s.
+    If Ctrl-C or exit() ends the block, what is queued is given 10 s; after exit() what is left raises that error, too.
     A producer does not survive fork(): in the child every call raises ForkedProducerError; in the parent it works on.
     """
 
@@ -324,6 +324,7 @@ class Producer(RecordSender):
                 raise
         is_left_open = kind is None and self._host.has_open_transaction
         self.close(patience_after(error))
+        check_delivered(self._engine, error)
         if is_left_open:
             raise left_open()
 

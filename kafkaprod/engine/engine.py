@@ -119,6 +119,7 @@ class Engine:
         self.sender = self._make_sender(keeps_producer_id=identity is not None)
         self._add_gauges()
         self.is_ended = False  # the sender thread is done
+        self.lost: tuple[int, Exception | None] = (0, None)  # records that failed unseen, once it is; the first's error
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
@@ -266,7 +267,7 @@ class Engine:
 
     def _report_failures(self) -> None:
         """Log how many records failed unseen; this runs however the producer ends."""
-        count, error = self.ledger.take()
+        count, error = self.lost = self.ledger.take()
         if count:
             logger.log(
                 self._unseen_failures_level, "%s not delivered, the first because: %s", counted(count, "record"), error

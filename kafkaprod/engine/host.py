@@ -200,6 +200,17 @@ def patience_after(error: BaseException | None) -> float | None:
     return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
 
 
+def check_delivered(engine: Engine, error: BaseException | None) -> None:
+    """Raise DeliveryFailedError where sys.exit() ended a `with` block, and close() could not deliver all.
+
+    The program's exit code is then 1: a supervisor would take that of SIGTERM for a clean end.
+    """
+    count, first = engine.lost
+    if count and isinstance(error, SystemExit):
+        text = f"{counted(count, 'record')} not delivered before the program ended, the first because: {first}"
+        raise DeliveryFailedError(text, failed_count=count) from first
+
+
 def left_open() -> IllegalStateError:
     """Return the error for a `with` block that ends inside a transaction."""
     return IllegalStateError(

@@ -5,4 +5,5 @@ partitioners   a key to a partition
 serializers    objects to bytes
 opentelemetry  traces and metrics by OpenTelemetry
 interceptors   see each record before it is sent and after its outcome
+log_handler    log lines as records
 """

@@ -11,7 +11,7 @@ import pytest
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.errors import BufferFullError, InvalidRecordError
-from kafkaprod.log_handler import KafkaHandler
+from kafkaprod.hooks.log_handler import KafkaHandler
 from tests.kafka.ports import free_ports
 
 BOUND_S = 30
