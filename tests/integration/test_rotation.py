@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,35 +12,13 @@ from typing import Any
 import pytest
 
 from kafkaprod import AsyncProducer, Producer
-from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.compat import confluent_kafka
 from kafkaprod.errors import AuthenticationError, ConfigError
-from tests.support.net.certificates import Authority
+from tests.support.broker.rotating_broker import RotatingBroker, issue
 
 USER, OLD, NEW = "ann", "first-word", "second-word"
 BOUND_S = 30
 RECORDS = 20
-
-
-class RotatingBroker:
-    """A broker that is started again at its port, with the same data and other secrets."""
-
-    def __init__(self, data_dir: Path, **options: Any) -> None:
-        self._data_dir = data_dir
-        self._port = 0
-        self.start(**options)
-
-    def start(self, **options: Any) -> None:
-        self._broker = EmbeddedBroker(self._data_dir, port=self._port, topics={"t": 1}, **options).start()
-        self.bootstrap = self._broker.bootstrap_servers
-        self._port = int(self.bootstrap.rpartition(":")[2])
-
-    def restart(self, **options: Any) -> None:
-        self.close()
-        self.start(**options)
-
-    def close(self) -> None:
-        self._broker.close()
 
 
 @pytest.fixture
@@ -162,24 +139,16 @@ def test_other_interfaces_replace_credentials_too(broker: RotatingBroker) -> Non
 
 
 def test_certificates_and_their_authority_rotate(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    files = {name: tmp_path / f"client-{name}" for name in ("ca", "certificate", "key")}
-
-    def issue(name: str) -> list[Path]:
-        authority = Authority(tmp_path, name)
-        own = authority.issue(f"{name}-server", ["127.0.0.1"])
-        client = authority.issue(f"{name}-client", ["client"], is_for_clients=True)
-        for place, source in zip(files.values(), (authority.cafile, client.certfile, client.keyfile), strict=True):
-            shutil.copy(source, place)
-        return [own.certfile, own.keyfile, authority.cafile]
-
-    broker = RotatingBroker(tmp_path / "data", tls_files=issue("one"))
+    broker = RotatingBroker(tmp_path / "data", tls_files=issue(tmp_path, "one"))
     request.addfinalizer(broker.close)
     options = {
         "security.protocol": "SSL",
-        "ssl_cafile": files["ca"],
-        "ssl_certfile": files["certificate"],
-        "ssl_keyfile": files["key"],
+        "ssl_cafile": tmp_path / "client-ca",
+        "ssl_certfile": tmp_path / "client-certificate",
+        "ssl_keyfile": tmp_path / "client-key",
         "reconnect.backoff.max.ms": 100,
     }
     with Producer({"bootstrap.servers": broker.bootstrap, **options}) as producer:
-        assert offsets_after(producer, lambda: broker.restart(tls_files=issue("two"))) == list(range(2 * RECORDS))
+        assert offsets_after(producer, lambda: broker.restart(tls_files=issue(tmp_path, "two"))) == list(
+            range(2 * RECORDS)
+        )

@@ -1,0 +1,114 @@
+"""Rotate password, certificates and their authority every few seconds while a producer sends; count what is lost.
+
+    python -m tests.campaigns.rotation [--seconds 60] [--every 5] [--rate 500]
+
+The broker is started again at each rotation, with secrets that it has not had before; the producer is made once, and
+has them as files. Prints how many records were sent and delivered, in order and once, and how long the slowest took.
+Exit code 1 if one was lost, doubled or out of order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from kafkaprod import DeliveryFuture, Producer
+from tests.support.broker.rotating_broker import RotatingBroker, issue
+
+USER = "ann"
+WAIT_S = 60.0
+
+
+class Load:
+    """Sends numbered records at a rate, until it is ended; notes how long each took."""
+
+    def __init__(self, producer: Producer, rate: float) -> None:
+        self.futures: list[DeliveryFuture] = []
+        self.slowest_s = 0.0
+        self._producer = producer
+        self._pause_s = 1 / rate
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._pause_s):
+            begun_s = time.monotonic()
+            future = self._producer.send("t", b"%d" % len(self.futures), partition=0)
+            future.add_done_callback(lambda _, begun_s=begun_s: self._note(time.monotonic() - begun_s))
+            self.futures.append(future)
+
+    def _note(self, taken_s: float) -> None:
+        self.slowest_s = max(self.slowest_s, taken_s)
+
+    def end(self) -> list[int]:
+        """Stop, and return the offsets; -1 for a record that failed."""
+        self._is_over.set()
+        self._thread.join()
+        offsets = []
+        for future in self.futures:
+            error = future.exception(WAIT_S)
+            if error is not None:
+                print(error, file=sys.stderr)
+            offsets.append(-1 if error is not None else future.result(0).offset)
+        return offsets
+
+
+def secrets(directory: Path, number: int) -> dict[str, Any]:
+    """Write the client's files of a rotation; return the broker's options."""
+    tls_files = issue(directory, f"authority-{number}")
+    (directory / "password").write_text(f"word-{number}\n", encoding="utf-8")
+    return {"sasl_users": {USER: f"word-{number}"}, "tls_files": tls_files}
+
+
+def run(directory: Path, seconds: float, every: float, rate: float) -> bool:
+    """Run it; return whether every record arrived once and in order."""
+    broker = RotatingBroker(directory / "data", **secrets(directory, 0))
+    options = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": USER,
+        "sasl.password": f"file:{directory / 'password'}",
+        "ssl_cafile": directory / "client-ca",
+        "ssl_certfile": directory / "client-certificate",
+        "ssl_keyfile": directory / "client-key",
+    }
+    rotations = 0
+    with Producer(options) as producer:
+        load = Load(producer, rate)
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            time.sleep(every)
+            rotations += 1
+            broker.restart(**secrets(directory, rotations))
+        offsets = load.end()
+    broker.close()
+    delivered = sum(offset >= 0 for offset in offsets)
+    is_right = offsets == list(range(len(offsets)))
+    print(
+        f"{rotations} rotations: {len(offsets)} records sent, {delivered} delivered, "
+        f"{'each once and in order' if is_right else 'NOT each once and in order'}; "
+        f"the slowest took {load.slowest_s:.1f} s"
+    )
+    return is_right
+
+
+def main() -> int:
+    """Run it as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--every", type=float, default=5.0)
+    parser.add_argument("--rate", type=float, default=500.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        return 0 if run(Path(directory), options.seconds, options.every, options.rate) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
