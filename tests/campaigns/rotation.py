@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,11 @@ class Load:
         while not self._is_over.wait(self._pause_s):
             begun_s = time.monotonic()
             future = self._producer.send("t", b"%d" % len(self.futures), partition=0)
-            future.add_done_callback(lambda _, begun_s=begun_s: self._note(time.monotonic() - begun_s))
+            future.add_done_callback(partial(self._note, begun_s))
             self.futures.append(future)
 
-    def _note(self, taken_s: float) -> None:
-        self.slowest_s = max(self.slowest_s, taken_s)
+    def _note(self, begun_s: float, _: DeliveryFuture) -> None:
+        self.slowest_s = max(self.slowest_s, time.monotonic() - begun_s)
 
     def end(self) -> list[int]:
         """Stop, and return the offsets; -1 for a record that failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_many_unknown_topics_have_few_threads_and_all_their_records_are_sent() -
     for number in range(TOPICS):
         for record in "ab":
             name = f"{number}{record}"
-            assert waiting.keep(f"t{number}", lambda error, name=name: job(name, error))
+            assert waiting.keep(f"t{number}", partial(job, name))
         most = max(most, sum(thread.name == "kafkaprod-metadata" for thread in threading.enumerate()))
     assert most <= MOST_THREADS
     may_learn.set()
