@@ -30,7 +30,8 @@ PROGRAM = textwrap.dedent(
             imported.append((threading.current_thread().name, arguments[0]))
 
     def main_waits():
-        return sys._current_frames()[threading.main_thread().ident].f_code.co_name == "apart"
+        frame = sys._current_frames()[threading.main_thread().ident]
+        return frame.f_code.co_filename.endswith("kafkaprod/threads.py")
 
     options = dict(argument.split("=", 1) for argument in sys.argv[1:])
     sys.addaudithook(hook)

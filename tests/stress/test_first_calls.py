@@ -40,7 +40,7 @@ PROGRAM = textwrap.dedent(
         print(send().result(20).row_count)
     """
 )
-COUNT = scaled(6, 40)
+COUNT = scaled(4, 40)
 LONGEST_S = 0.2  # as long as NumPy's import takes on a machine that has other work
 
 
