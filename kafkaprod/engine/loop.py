@@ -98,6 +98,7 @@ class Sender:
                 keeps_producer_id=keeps_producer_id,
             )
         self._config = config
+        self._random = random
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
@@ -111,19 +112,7 @@ class Sender:
         may_wait = config.buffer_full_policy != "raise"
         self._shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
         self._paths = Paths(config, drain.max_request_bytes)
-        self._answers = Answers(
-            config.retries,
-            backoff,
-            random,
-            accumulator,
-            pool,
-            metadata,
-            metrics,
-            identity,
-            self._upkeep,
-            self._shares,
-            self._paths,
-        )
+        self._answers = self._make_answers(backoff)
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
         self._purges = Purges(accumulator, identity, metrics)
@@ -135,6 +124,21 @@ class Sender:
         self._close_deadlines_ms: list[int] = []  # appended by any thread
         self.fatal_error: BaseException | None = None
         self.has_ended = False
+
+    def _make_answers(self, backoff: ExponentialBackoff) -> Answers:
+        return Answers(
+            self._config.retries,
+            backoff,
+            self._random,
+            self._accumulator,
+            self._pool,
+            self._metadata,
+            self._metrics,
+            self._identity,
+            self._upkeep,
+            self._shares,
+            self._paths,
+        )
 
     # -- called by other threads ---------------------------------------------------------------------------------------
 
