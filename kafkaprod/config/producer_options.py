@@ -248,7 +248,8 @@ class ProducerOptions(OAuthOptions):
         0,
         Integer(0, INT64_MAX),
         LOW,
-        "Records without a key avoid a broker that took no data for this time; 0: never avoid one.",
+        "Records without a key avoid a broker that took no data for this time, also while its partition is the current one; "
+        "0: never avoid one.",
         unit="ms",
     )
     partitioner_rack_aware: bool = _PARTITIONING.option(

@@ -32,7 +32,7 @@ from kafkaprod._core.queues.batch cimport (
 from kafkaprod._core.queues.buffer_pool cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish32, store32
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.batch_compressor cimport BatchCompressor, estimated_size
@@ -207,6 +207,9 @@ cdef class Drain:
         self._nodes = nodes
         for node in nodes.values():
             self._limit_node(node, self._path_limits.get(node.node_id, 0))
+        if self.preferred_nodes is not None:    # from the first record of a topic on, and after each move of a leader
+            for topic in self.accumulator.topic_list:
+                _update_candidates(self, topic)
 
     def limit_path(self, int32_t node_id, int32_t most_bytes):
         """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: not known."""
@@ -471,25 +474,44 @@ cdef class Drain:
         return True
 
     def update_loads(self):
-        """Give the sticky partitioners the lengths of their partitions' queues (KIP-794); cheap where nothing is sticky."""
+        """Give the sticky partitioners the lengths of their partitions' queues (KIP-794); cheap where nothing is sticky.
+
+        A current partition whose node is not available, or not preferred while others are, is left at once.
+        """
         cdef TopicQueues topic
-        cdef int32_t i
-        cdef list candidates
-        cdef list queues
         for topic in self.accumulator.topic_list:
-            if not load32(&topic.sticky_used):
-                continue
-            store32(&topic.sticky_used, 0)
-            candidates = [i for i in range(topic._partition_count) if self._is_available(topic.partitions[i].leader)]
-            if self.preferred_nodes is not None:
-                near = [i for i in candidates if topic.partitions[<int32_t>i].leader in self.preferred_nodes]
-                candidates = near or candidates
-            if not candidates:
-                candidates = list(range(topic._partition_count))
-            queues = None
-            if self.is_adaptive:
-                queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
-            topic.sticky.set_loads(candidates, queues)
+            if load32(&topic.sticky_used):
+                store32(&topic.sticky_used, 0)
+                _update_candidates(self, topic)
+
+
+cdef int _update_candidates(Drain drain, TopicQueues topic) except -1:
+    """Say which partitions `topic` draws from, and leave the current one if it is not among them."""
+    cdef int32_t i
+    cdef list queues = None
+    cdef list candidates = [i for i in range(topic._partition_count) if drain._is_available(topic.partitions[i].leader)]
+    if drain.preferred_nodes is not None:
+        near = [i for i in candidates if topic.partitions[<int32_t>i].leader in drain.preferred_nodes]
+        candidates = near or candidates
+    if not candidates:
+        candidates = list(range(topic._partition_count))
+    if drain.is_adaptive:
+        queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
+    topic.sticky.set_loads(candidates, queues)
+    i = load32(&topic.sticky._current)
+    if i not in candidates:
+        _leave_partition(topic, i)
+    return 0
+
+
+cdef void _leave_partition(TopicQueues topic, int32_t current) noexcept nogil:
+    """Draw another sticky partition, unless an append was faster. What is queued in the current one stays there."""
+    cdef Partition *p = topic.partitions[current]
+    mutex_lock(&p.lock)
+    if load32(&topic.sticky._current) == current:
+        p.sticky_bytes = 0
+        publish32(&topic.sticky._current, topic.sticky.draw())
+    mutex_unlock(&p.lock)
 
 
 cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:

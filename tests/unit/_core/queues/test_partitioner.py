@@ -193,6 +193,67 @@ def test_node_is_drawn_again_once_nothing_waits_for_it():
     assert _undrained_draws(engine) >= {2, 3}
 
 
+@pytest.mark.parametrize("seed_records", range(1, 5))
+def test_current_partition_is_left_when_its_node_cannot_be_sent_to(seed_records):
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20, availability_timeout_ms=100)
+    first = _unkeyed(engine, seed_records)[-1]
+    for node_id in (1, 2):
+        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
+    engine.drain.update_loads()
+    assert _unkeyed(engine, 1) == [first]  # nothing is wrong with it yet
+    engine.clock.advance(101)
+    engine.drain.note_node(first + 1, engine.now_ms, can_send=False)
+    engine.drain.note_node(2 - first, engine.now_ms, can_send=True)
+    engine.drain.update_loads()
+    assert _unkeyed(engine, 3) == [1 - first] * 3
+
+
+def test_current_partition_stays_when_no_node_can_be_sent_to():
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20, availability_timeout_ms=100)
+    engine.append(b"waits", 0)
+    engine.append(b"waits", 1)
+    first = _unkeyed(engine, 1)[0]
+    for can_send in (True, False):
+        for node_id in (1, 2):
+            engine.drain.note_node(node_id, engine.now_ms, can_send=can_send)
+        engine.clock.advance(101)
+    engine.drain.note_node(1, engine.now_ms, can_send=False)
+    engine.drain.note_node(2, engine.now_ms, can_send=False)
+    engine.drain.update_loads()
+    assert _unkeyed(engine, 1) == [first]
+
+
+def test_partition_that_is_left_keeps_its_order_and_begins_anew():
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20)
+    first = _unkeyed(engine, 3)[0]
+    engine.drain.prefer_nodes([2 - first])
+    engine.drain.update_loads()
+    assert _unkeyed(engine, 1) == [1 - first]
+    engine.drain.prefer_nodes([first + 1])
+    engine.drain.update_loads()
+    assert _unkeyed(engine, 1) == [first]
+
+
+@pytest.mark.parametrize("near", [1, 2, 3])
+def test_first_record_of_a_topic_goes_to_a_preferred_node(near):
+    engine = Engine(leaders=[1, 2, 3])
+    engine.drain.prefer_nodes([near])
+    for number in range(10):
+        engine.lead([1, 2, 3], topic=f"topic {number}")
+        assert engine.append(b"x", -1, topic=f"topic {number}").partition == near - 1
+
+
+def test_partition_is_left_when_its_leader_moves_away_from_the_preferred_nodes():
+    engine = Engine(leaders=[1, 1, 2])
+    engine.drain.prefer_nodes([2])
+    engine.lead([1, 1, 2])
+    assert _unkeyed(engine, 1) == [2]
+    engine.lead([2, 1, 1])
+    assert _unkeyed(engine, 1) == [0]
+    engine.lead([1, 1, 1])  # none is near: any will do
+    assert _unkeyed(engine, 1)[0] in {0, 1, 2}
+
+
 def test_near_partitions_are_preferred_while_there_are_any():
     engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000)
     engine.drain.prefer_nodes([2])
