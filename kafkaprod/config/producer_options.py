@@ -248,7 +248,7 @@ class ProducerOptions(OAuthOptions):
         0,
         Integer(0, INT64_MAX),
         LOW,
-        "Records without a key avoid a broker that took no data for this time, also while its partition is the current one; "
+        "Records without a key avoid a broker that took no data for this time, and leave its partition; "
         "0: never avoid one.",
         unit="ms",
     )

@@ -333,7 +333,11 @@ class Sender:
             can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
             if path is not None and not can_send and self._drain.has_queued(node_id):
                 path.on_waiting()
-        return self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
+        wait_ms: float = self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
+        if self._drain.availability_timeout_ms > 0:
+            # A silent broker wakes nobody, and neither do records that join a batch which waits for it.
+            wait_ms = min(wait_ms, max(self._drain.availability_timeout_ms / 2, LOAD_UPDATE_MS))
+        return wait_ms
 
     def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
         node_id = request.node_id

@@ -230,7 +230,13 @@ class Rig:
         self.accumulator = Accumulator(
             BufferPool(1 << 24), batch_size, 1 << 20, partial(BatchCompletion, ledger=self.ledger), self.pool.wakeup
         )
-        self.drain = Drain(self.accumulator, linger_ms, max_request_bytes, self.config.enable_idempotence)
+        self.drain = Drain(
+            self.accumulator,
+            linger_ms,
+            max_request_bytes,
+            self.config.enable_idempotence,
+            availability_timeout_ms=self.config.partitioner_availability_timeout_ms,
+        )
         self.metadata = Metadata(unchecked_config(**metadata_options), self.clock.now_ms(), random=lambda: 0.5)
         self.watch = TopicWatch(
             self.accumulator, self.clock, self.pool.wakeup, 60_000, 10_000, lambda: True, lambda: None
