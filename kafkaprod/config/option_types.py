@@ -259,8 +259,8 @@ class OptionTypes(TypedDict, total=False):
     partitioner_adaptive_partitioning_enable: bool | str
     """Records without a key go rather to brokers whose queues are short (KIP-794)."""
     partitioner_availability_timeout_ms: int | str
-    """Records without a key avoid a broker that took no data for this time, and leave its partition; 0: never avoid
-    one."""
+    """Records without a key avoid a broker that took no data for this time, and leave its partition; 0, Kafka's
+    default: never avoid one."""
     partitioner_rack_aware: bool | str
     """Records without a key prefer leaders in `client_rack`."""
     client_rack: str

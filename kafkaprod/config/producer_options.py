@@ -245,11 +245,11 @@ class ProducerOptions(OAuthOptions):
         True, Boolean(), LOW, "Records without a key go rather to brokers whose queues are short (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = _PARTITIONING.option(
-        0,
+        500,
         Integer(0, INT64_MAX),
         LOW,
         "Records without a key avoid a broker that took no data for this time, and leave its partition; "
-        "0: never avoid one.",
+        "0, Kafka's default: never avoid one.",
         unit="ms",
     )
     partitioner_rack_aware: bool = _PARTITIONING.option(
