@@ -335,7 +335,7 @@ class Sender:
                 path.on_waiting()
         wait_ms: float = self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
         if self._drain.availability_timeout_ms > 0:
-            # A silent broker wakes nobody, and neither do records that join a batch which waits for it.
+            # Neither a silent broker nor records that join a batch which waits for it wake this thread.
             wait_ms = min(wait_ms, max(self._drain.availability_timeout_ms / 2, LOAD_UPDATE_MS))
         return wait_ms
 
