@@ -299,6 +299,8 @@ class Sender:
         if unknown:
             # Now, or in how long it can be sent: one that waits for a connection must not keep the loop awake.
             wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
+        if self._drain.has_held:  # an answer that does not come wakes nobody: is the node to be avoided?
+            wait_ms = min(wait_ms, self._availability_check_ms())
         if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
         if not self._identity.may_drain() or self._unsent is not None:
@@ -336,8 +338,11 @@ class Sender:
         wait_ms: float = self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
         if self._drain.availability_timeout_ms > 0:
             # Neither a silent broker nor records that join a batch which waits for it wake this thread.
-            wait_ms = min(wait_ms, max(self._drain.availability_timeout_ms / 2, LOAD_UPDATE_MS))
+            wait_ms = min(wait_ms, self._availability_check_ms())
         return wait_ms
+
+    def _availability_check_ms(self) -> float:
+        return max(self._drain.availability_timeout_ms / 2, LOAD_UPDATE_MS)
 
     def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
         node_id = request.node_id

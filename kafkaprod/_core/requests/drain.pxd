@@ -17,7 +17,8 @@ cdef class NodeQueues:
     cdef Partition **partitions
     cdef Py_ssize_t partition_count
     cdef Py_ssize_t start
-    cdef int64_t ready_ms                   # when it last had something sendable
+    cdef bint is_held                       # a batch waits for the answers of those before it, and for nothing else
+    cdef int64_t ready_ms                   # when it last had something sendable, or held
     cdef int64_t drained_ms                 # when it could last be sent to while it had
 
 
@@ -35,6 +36,7 @@ cdef class Drain:
     cdef readonly bint has_new_members      # a partition waits to be added to the transaction
     cdef readonly bint has_drained          # a batch of the open transaction went out
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
+    cdef readonly bint has_held             # the last ready() found a node that holds batches back; see note_node()
     cdef readonly int64_t next_check_us     # when to call ready() again if nothing else happens
     cdef BatchCompressor compressor         # None: batches go out as they are
     cdef readonly bint is_adaptive

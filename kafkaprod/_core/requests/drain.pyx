@@ -245,6 +245,7 @@ cdef class Drain:
         hurry = hurry or self.accumulator.backlog.is_closed or self.accumulator.backlog.flush_count > 0 \
             or self.accumulator.pool.is_exhausted()
         self._hurries = hurry
+        self.has_held = False
         for node in self._nodes.values():
             if node.node_id < 0:
                 self._find_waiting(node, unknown)
@@ -259,6 +260,9 @@ cdef class Drain:
                 have_gil()
             if is_ready:
                 ready_nodes.append(node.node_id)
+            elif node.is_held:
+                node.ready_ms = now_us // 1000
+                self.has_held = True
         self.next_check_us = now_us + wait_us
         return ready_nodes, unknown
 
@@ -303,13 +307,18 @@ cdef class Drain:
         cdef Py_ssize_t i
         cdef Partition *p
         cdef bint is_ready = False
+        node.is_held = False
         for i in range(node.partition_count):
             p = node.partitions[i]
             if load32(&p.queue_length) == 0:
                 continue
             mutex_lock(&p.lock)
-            if p.head is not NULL and self._is_sendable(p, p.head, now_us, hurry, wait_us):
-                is_ready = True
+            if p.head is not NULL:
+                if self._is_sendable(p, p.head, now_us, hurry, wait_us):
+                    is_ready = True
+                elif (self.availability_timeout_ms > 0 and p.in_flight_count > 0
+                        and not self._may_go(p, p.head, now_us // 1000)):
+                    node.is_held = True
             mutex_unlock(&p.lock)
             if is_ready:
                 break

@@ -208,6 +208,31 @@ def test_current_partition_is_left_when_its_node_cannot_be_sent_to(seed_records)
     assert _unkeyed(engine, 3) == [1 - first] * 3
 
 
+@pytest.mark.parametrize(("timeout_ms", "is_left"), [(100, True), (0, False)])
+def test_current_partition_is_left_when_its_batches_wait_for_answers_that_do_not_come(timeout_ms, is_left):
+    """Five batches of an idempotent producer are out, and the sixth may not go: the node is not even ready."""
+    engine = Engine(leaders=[1, 2], is_idempotent=True, linger_ms=0, availability_timeout_ms=timeout_ms)
+    for partition in (0, 1):
+        engine.append(b"first", partition)
+        succeed(engine.take(partition + 1))
+    first = _unkeyed(engine, 1)[0]
+    taken = [engine.take(first + 1)]
+    for _ in range(4):
+        engine.append(b"in flight", first)
+        taken.append(engine.take(first + 1))
+    for node_id in (1, 2):
+        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
+    assert _unkeyed(engine, 1) == [first]
+    engine.clock.advance(101)
+    assert engine.drain.ready(engine.now_us) == ([], set())
+    assert engine.drain.has_held == is_left
+    engine.drain.update_loads()
+    assert (_unkeyed(engine, 3) == [1 - first] * 3) == is_left
+    succeed(taken[0])
+    assert engine.drain.ready(engine.now_us)[0] != []
+    assert not engine.drain.has_held
+
+
 def test_current_partition_stays_when_no_node_can_be_sent_to():
     engine = Engine(leaders=[1, 2], batch_size=1 << 20, availability_timeout_ms=100)
     engine.append(b"waits", 0)
