@@ -176,7 +176,8 @@ cdef class Accumulator:
                                     int *events) noexcept nogil:
         """Append to the partition, whose lock the caller holds. The record is the last one of `p.open.batch`.
 
-        POOL_EXHAUSTED, NODE_EXHAUSTED, OUT_OF_MEMORY: nothing written; the open batch may have been closed because the record did not fit.
+        POOL_EXHAUSTED, NODE_EXHAUSTED, OUT_OF_MEMORY: nothing written; the open batch may have been closed because the
+        record did not fit.
         """
         cdef OpenBatch *o = &p.open
         cdef Batch *b = o.batch

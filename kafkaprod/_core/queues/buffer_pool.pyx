@@ -265,7 +265,8 @@ cdef class BufferPool:
                 free(slab)
 
     cdef int release_chain(self, Account *account, Slab *first) noexcept nogil:
-        """Take back a chain of an account's slabs. Return how many of them were not owned by anyone: those are left alone and counted.
+        """Take back a chain of an account's slabs. Return how many of them were not owned by anyone: those are left alone and
+        counted.
 
         The caller must hold the last reference: no request can still read these bytes.
         """

@@ -365,8 +365,8 @@ cdef class Drain:
     def drain(self, int32_t node_id, int64_t now_ms, Py_ssize_t room_bytes=0):
         """Take the batches that go to a node in one request, sealed; None if there are none.
 
-        At most one batch per partition and `room_bytes` in all, max_request_bytes if that is 0. The batches belong to the request until its
-        finish(). Records that the codec refuses fail with its error.
+        At most one batch per partition and `room_bytes` in all, max_request_bytes if that is 0. The batches belong to
+        the request until its finish(). Records that the codec refuses fail with its error.
         """
         cdef NodeQueues node = self._nodes.get(node_id)
         cdef ProduceRequest request

@@ -11,7 +11,8 @@
 | room     | of a request: half a second of the rate up to the usual size; half of what the path holds if more     |
 
 The window is a multiple of a maximum and of a minimum over time. Neither depends on the queue that the window makes, so
-that it cannot swing: an answer counts the transfer of its own request, at most half a second or half a base. Several answers in one read tell no higher rate than the span in which their bytes were delivered.
+that it cannot swing: an answer counts the transfer of its own request, at most half a second or half a base. Several answers
+in one read tell no higher rate than the span in which their bytes were delivered.
 Source: BBR (draft-ietf-ccwg-bbr), Linux lib/win_minmax.c.
 """
 

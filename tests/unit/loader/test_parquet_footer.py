@@ -68,7 +68,7 @@ def test_a_footer_that_polars_or_duckdb_wrote_is_accepted() -> None:
     import polars
 
     sink = io.BytesIO()
-    polars.from_arrow(EVERY_TYPE.drop_columns(["map", "half", "fixed", "nulls"])).write_parquet(sink)
+    polars.DataFrame(EVERY_TYPE.drop_columns(["map", "half", "fixed", "nulls"])).write_parquet(sink)
     check_parquet_footer(sink, "a.parquet")
 
 
