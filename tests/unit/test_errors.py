@@ -71,6 +71,9 @@ _SAFE = {
     "key",  # a topic and partition of the cluster's own metadata
     "place",  # of a Spark task: names that this program gave
     "self._place",
+    "_mib(chosen)",
+    "_mib(limit)",
+    "type(error).__name__",
 }
 
 
