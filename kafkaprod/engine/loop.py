@@ -299,7 +299,7 @@ class Sender:
         if unknown:
             # Now, or in how long it can be sent: one that waits for a connection must not keep the loop awake.
             wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
-        if self._drain.has_held:  # an answer that does not come wakes nobody: is the node to be avoided?
+        if self._drain.has_held:  # no answer wakes the sender, which may have to avoid the node
             wait_ms = min(wait_ms, self._availability_check_ms())
         if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
