@@ -1,6 +1,6 @@
 """The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
 
-Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
+Made by `python -m kafkaprod.config types PATH`; change the table in kafkaprod/config instead.
 """
 
 from __future__ import annotations

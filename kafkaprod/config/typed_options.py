@@ -1,6 +1,6 @@
 """Make option_types.py, by which editors and type checkers know the options as keyword arguments.
 
-`python -m kafkaprod.config types > kafkaprod/config/option_types.py`
+`python -m kafkaprod.config types kafkaprod/config/option_types.py`
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafkaprod.config.refused import REFUSED_VALUES
 _HEAD: Final = '''\
 """The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
 
-Made by `python -m kafkaprod.config types`; change the table in kafkaprod/config instead.
+Made by `python -m kafkaprod.config types PATH`; change the table in kafkaprod/config instead.
 """
 
 from __future__ import annotations

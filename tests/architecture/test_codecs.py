@@ -17,7 +17,9 @@ NAMES = set(CODEC_IDS) - {"none"}
 # Adds a codec before another module is loaded, then asks every place that lists codecs.
 PROGRAM = """
 from kafkaprod import compression
-compression.CODEC_IDS["brotli"] = 5
+last = ", ".join(list(compression.CODEC_IDS)[-3:])
+number = max(compression.CODEC_IDS.values()) + 1
+compression.CODEC_IDS["brotli"] = number
 compression.CODEC_LIST = ", ".join(compression.CODEC_IDS)
 compression.OFFERED_CODECS += ("brotli",)
 from kafkaprod.broker.cluster.client_metrics import ACCEPTED_CODECS
@@ -25,9 +27,9 @@ from kafkaprod.broker.storage.format.log_config import COMPRESSION_TYPES
 from kafkaprod.cli.documentation import cli_page
 from kafkaprod.compat.aiokafka.options import _CODECS
 from kafkaprod.config import ProducerConfig
-assert 5 in ACCEPTED_CODECS
+assert number in ACCEPTED_CODECS
 assert "brotli" in COMPRESSION_TYPES
-assert cli_page().count("snappy, lz4, zstd, brotli") == cli_page().count("snappy, lz4, zstd") >= 3
+assert cli_page().count(f"{last}, brotli") == cli_page().count(last) >= 3
 assert ProducerConfig(bootstrap_servers="h", compression_type="brotli").compression_type == "brotli"
 assert "brotli" in _CODECS
 """

@@ -132,7 +132,7 @@ def test_committed_page_is_made_from_the_table() -> None:
 
 def test_committed_types_are_made_from_the_table() -> None:
     source = (DOCS.parents[1] / "kafkaprod" / "config" / "option_types.py").read_text(encoding="utf-8")
-    assert source == typed_options(), "python -m kafkaprod.config types > kafkaprod/config/option_types.py"
+    assert source == typed_options(), "python -m kafkaprod.config types kafkaprod/config/option_types.py"
 
 
 @pytest.mark.parametrize("name", OptionTypes.__annotations__)
