@@ -30,3 +30,10 @@ def test_refused_options_are_named_and_not_shown(options: dict[str, object]) -> 
     with pytest.raises(ConfigError, match=r"the schema registry's options \[.*'url'\] are refused") as caught:
         client_of(options)
     assert CANARY not in f"{caught.value} {caught.value.__cause__}"
+
+
+def test_an_address_and_options_make_the_client_of_confluent_kafka() -> None:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    assert isinstance(client_of("http://h"), SchemaRegistryClient)
+    assert isinstance(client_of({"url": "http://h", "basic.auth.user.info": "me:secret"}), SchemaRegistryClient)
