@@ -95,9 +95,9 @@ class MemoryShares:
             path = self._paths[request.node_id] = _Path()
         if path.under_way == 0:
             path.start_ms = now_ms
-        path.under_way += 1
         left_more = self._pool.take_refused(request.node_id) or request.leaves_more
         self._flights[request] = _Flight(size, now_ms, path.start_ms, path.delivered, left_more)
+        path.under_way += 1  # last: it is counted back for each flight that was kept
         if left_more and self._may_wait and not path.is_tried:
             self._set_limit(request.node_id, path, START_BYTES)
 

@@ -19,7 +19,7 @@ class Paths:
         self._config = config
         self._room_bytes = room_bytes
         self._paths: dict[int, NodePath] = {}
-        self._flights: dict[ProduceRequest, Flight] = {}
+        self._flights: dict[ProduceRequest, Flight | None] = {}
 
     def to(self, node_id: int) -> NodePath | None:
         """Return the way to a node; None with acks=0, where no answer says what arrives."""
@@ -38,6 +38,7 @@ class Paths:
         """Note that a request was given to the connection of its node."""
         path = self.to(request.node_id)
         if path is not None:
+            self._flights[request] = None  # takes memory, if there is any: what is counted below must be kept
             self._flights[request] = path.on_sent(size_bytes, now_ms)
 
     def on_ended(self, request: ProduceRequest, now_ms: int, *, is_answered: bool) -> None:
