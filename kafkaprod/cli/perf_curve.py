@@ -38,7 +38,7 @@ class CurvePoint:
 
     Attributes:
         target: Records a second that were due.
-        totals: The totals of the records that were due after the warm-up.
+        totals: The totals of the records that were sent after the warm-up.
     """
 
     target: int

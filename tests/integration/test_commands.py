@@ -179,7 +179,8 @@ def test_perf_measures_latency_at_given_rates_and_draws_it(rig: LoadRig, tmp_pat
     assert path.read_text().startswith("<?xml")
     points = json.loads(run_here([*arguments, "--curve-seconds", "0.5", "--json"]).out)
     assert [point["target_records_per_second"] for point in points] == [200, 400]
-    assert all(0 < point["records"] <= 160 for point in points)
+    # A fifth is the warm-up; a process that was held up in it sends a part of that fifth later, and it counts.
+    assert all(0 < point["records"] <= point["target_records_per_second"] * 0.5 for point in points)
     assert all(0 < point["latency_ms"]["p50"] <= point["latency_ms"]["p99.9"] for point in points)
 
 
