@@ -6,8 +6,6 @@ from tests.architecture import counts
 
 LONG_CLASSES = {
     "kafkaprod/_core/queues/accumulator.pyx:Accumulator": 360,
-    "kafkaprod/_core/queues/blocks.pyx:Block": 355,
-    "kafkaprod/_core/queues/buffer_pool.pyx:BufferPool": 470,  # with the accounts of nodes; the lock is one
     "kafkaprod/_core/requests/drain.pyx:Drain": 405,
     "kafkaprod/engine/loop.py:Sender": 390,  # one turn
 }

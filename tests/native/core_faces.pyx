@@ -5,7 +5,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kafkaprod._core.machine.clock cimport monotonic_us
-from kafkaprod._core.queues.buffer_pool cimport SLAB_OWNED, Account, BufferPool, Slab
+from kafkaprod._core.queues.buffer_pool cimport BufferPool
+from kafkaprod._core.queues.slabs cimport SLAB_OWNED, Slab
+from kafkaprod._core.queues.waiting_line cimport Account
 from kafkaprod._core.records.checksum cimport extend_crc_by_table, extend_crc_unfolded, join_crc
 from kafkaprod._core.records.murmur2 cimport fast_modulo, murmur2, partition_for_key
 from kafkaprod._core.records.record_arguments cimport RecordArguments

@@ -38,7 +38,8 @@ from kafkaprod._core.queues.batch cimport (
     remember,
 )
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
-from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, slab_total
+from kafkaprod._core.queues.slabs cimport LARGEST_CLASS, slab_total
+from kafkaprod._core.queues.spare_structs cimport spare_give
 from kafkaprod._core.machine.clock cimport READ_CLOCK, monotonic_us
 from kafkaprod._core.queues.completion cimport (
     BatchResult,
@@ -215,7 +216,7 @@ cdef class Accumulator:
         if not backlog_add(&self.backlog, b):
             o.batch = NULL
             batch_release_memory(b, self.pool)
-            self.pool.give_struct(b)
+            spare_give(&self.pool.spares, b)
             return POOL_EXHAUSTED       # the next attempt raises ProducerClosedError
         if p.tail is NULL:
             publish_batch(&p.head, b)

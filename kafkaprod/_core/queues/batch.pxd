@@ -14,7 +14,9 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 
 from libc.stdlib cimport abort
 
-from kafkaprod._core.queues.buffer_pool cimport Account, BufferPool, KP_DEBUG, Slab
+from kafkaprod._core.queues.buffer_pool cimport BufferPool, KP_DEBUG
+from kafkaprod._core.queues.slabs cimport Slab
+from kafkaprod._core.queues.waiting_line cimport Account
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.lock cimport add32, load_address, load_object, mutex_t, store_address, store_object
 from kafkaprod._core.machine.prefetch cimport prefetch_write

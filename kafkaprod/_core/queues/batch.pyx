@@ -11,7 +11,8 @@ from libc.string cimport memcpy
 
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES, CRC_START, LOG_OVERHEAD
 from kafkaprod._core.records.big_endian cimport put_i16, put_i32, put_i64
-from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS, class_payload
+from kafkaprod._core.queues.slabs cimport LARGEST_CLASS, class_payload
+from kafkaprod._core.queues.spare_structs cimport spare_give, spare_take
 from kafkaprod._core.records.checksum cimport extend_crc, join_crc
 from kafkaprod._core.machine.lock cimport add32, store64, store_address
 from kafkaprod._core.records.record_view cimport APPENDED, BATCH_FULL, OUT_OF_MEMORY, AppendStatus
@@ -85,7 +86,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
     cdef Slab *slab = pool.try_acquire(account, need, _first_class(partition, batch_size), ticket, status)
     if slab is NULL:
         return NULL
-    cdef Batch *b = <Batch *>pool.take_struct(sizeof(Batch))
+    cdef Batch *b = <Batch *>spare_take(&pool.spares, sizeof(Batch))
     if b is NULL:
         status[0] = OUT_OF_MEMORY
         pool.release_chain(account, slab)
@@ -188,7 +189,7 @@ cdef void batch_release(Batch *b, BufferPool pool) noexcept:
     Py_XDECREF(b.error)
     Py_XDECREF(b.record_errors)
     Py_XDECREF(b.children)
-    pool.give_struct(b)
+    spare_give(&pool.spares, b)
 
 
 cdef list batch_records(Batch *b):

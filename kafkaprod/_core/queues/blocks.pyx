@@ -11,7 +11,7 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, MOST_DRAWS
@@ -25,8 +25,9 @@ from kafkaprod._core.queues.batch cimport (
     batch_sum,
     delta_between,
 )
+from kafkaprod._core.queues.block_arguments cimport agree, check_timestamps, int_array, take_partitions
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
-from kafkaprod._core.queues.buffer_pool cimport slab_total
+from kafkaprod._core.queues.slabs cimport slab_total
 from kafkaprod._core.columns.columns cimport (
     NULLS,
     ByteColumn,
@@ -40,7 +41,7 @@ from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, partition_count
-from kafkaprod._core.machine.lock cimport load_i32, mutex_lock, mutex_unlock, observe32, store32, store_address
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe32, store32, store_address
 from kafkaprod._core.queues.rounds cimport (
     round_allocate,
     round_begin,
@@ -62,13 +63,8 @@ from kafkaprod._core.records.record_writer cimport (
 )
 from kafkaprod._core.records.varint cimport uvarint_size
 
-import array
-import sys
+from kafkaprod.errors import ForkedProducerError, InvalidRecordError, RecordTooLargeError
 
-from kafkaprod.errors import ArgumentTypeError, ForkedProducerError, InvalidRecordError, RecordTooLargeError
-
-cdef int64_t MOST_ROWS_WITHOUT_COLUMN = 0x1000000
-cdef int64_t MOST_BLOCK_ROWS = 0x10000000000     # sizes of arrays of rows stay far from overflow
 
 cdef enum:
     MOST_OVERHEAD = RECORD_OVERHEAD_BOUND + 1 + 5 + 5      # no headers; lengths of key and value
@@ -130,14 +126,14 @@ cdef class Block:
         self._value = value
         self._key = Column.nulls() if key is None else key
         self._headers = Headers.from_python(None) if headers is None else headers
-        self.row_count = _agree(
+        self.row_count = agree(
             [("value", self._value.row_count), ("key", self._key.row_count), ("headers", self._headers.row_count)],
             row_count,
         )
         self._timestamp = to_int64(timestamp, "timestamp", -1, INT64_MAX)
         cdef int64_t chosen = to_int64(partition, "partition", INT32_MIN, INT32_MAX)
-        self._kept = [_int_array(timestamps, "timestamps", "q", self.row_count),
-                      _int_array(partitions, "partitions", "i", self.row_count)]
+        self._kept = [int_array(timestamps, "timestamps", "q", self.row_count),
+                      int_array(partitions, "partitions", "i", self.row_count)]
         cdef const int64_t[::1] timestamp_view
         cdef const int32_t[::1] partition_view
         # Read only now: code of the arguments above may have changed the topic.
@@ -175,20 +171,10 @@ cdef class Block:
     cdef int _check_rows(self) except -1:
         cdef Py_ssize_t i
         cdef RecordView r
-        cdef int32_t partition
         if self._timestamps is not NULL:
-            for i in range(self.row_count):
-                if self._timestamps[i] < -1:
-                    raise InvalidRecordError(f"timestamps[{i}]={self._timestamps[i]} must be at least 0, or -1 for none")
+            check_timestamps(self._timestamps, self.row_count)
         if self._partitions is not NULL:
-            for i in range(self.row_count):
-                partition = load_i32(&self._partitions[i])      # once: other threads may write to the array
-                if not ANY_PARTITION <= partition < self._partition_count:
-                    raise InvalidRecordError(
-                        f"partitions[{i}]={partition} of topic {self.topic.name!r} is outside "
-                        f"0..{self._partition_count - 1}"
-                    )
-                self._row_partitions[i] = partition
+            take_partitions(self._partitions, self.row_count, self.topic.name, self._partition_count, self._row_partitions)
         if self._headers.c.headers is NULL and (self._key.c.longest + self._value.c.longest + MOST_OVERHEAD
                                                 <= self.accumulator.max_record_bytes):
             return 0            # the longest key with the longest value fits: so does every row
@@ -487,75 +473,3 @@ cdef class RowPartitions:
         view.ndim = 1
         view.shape = &self._shape
         view.strides = &self._stride
-
-
-cdef object _int_array(object source, str name, str code, Py_ssize_t row_count):
-    """Return `source` as a one-dimensional buffer of int32 or int64, by `code`; None stays None.
-
-    A buffer of such items is used as it is; other integers are copied, and checked one by one.
-    """
-    if source is None:
-        return None
-    size = 8 if code == "q" else 4
-    items = source
-    if not isinstance(source, (list, tuple)):
-        try:
-            view = memoryview(source)
-        except (TypeError, ValueError, BufferError) as error:       # NumPy says ValueError, of datetime64
-            raise ArgumentTypeError(
-                f"{name} must be an int{size * 8} array or a list of int, not {type(source).__name__}: {error}"
-            ) from None
-        if view.ndim != 1:
-            raise InvalidRecordError(f"{name} must have one dimension, not {view.ndim}")
-        format = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
-        if format not in tuple("bhilqnBHILQN"):
-            raise InvalidRecordError(f"{name} must be int{size * 8}, not items of format {view.format!r}")
-        if view.itemsize == size and view.c_contiguous and format in tuple("ilqn"):
-            items = view.cast("B").cast(code)
-        else:
-            items = _native_items(view, format)
-    if len(items) != row_count:
-        raise InvalidRecordError(f"{name} has {len(items)} rows, the block {row_count}")
-    return items if isinstance(items, memoryview) else _checked_items(items, name, code)
-
-
-cdef list _native_items(object view, str format):
-    """Return the items of a view of integers as a list; memoryview itself reads no format with a byte order."""
-    return memoryview(view.tobytes()).cast(format).tolist()
-
-
-cdef object _checked_items(object items, str name, str code):
-    """Return integers as an array of native `code`. Raises InvalidRecordError naming the row."""
-    cdef int64_t lowest = INT64_MIN if code == "q" else INT32_MIN
-    cdef int64_t highest = INT64_MAX if code == "q" else INT32_MAX
-    out = array.array(code)
-    for i, item in enumerate(items):
-        try:
-            out.append(to_int64(item, name, lowest, highest))
-        except InvalidRecordError as error:
-            raise type(error)(f"{name}[{i}]: {error}") from None
-    return out
-
-
-cdef Py_ssize_t _agree(list columns, object row_count) except -1:
-    """Return the number of rows that all columns with a length have."""
-    count = None if row_count is None else to_int64(row_count, "row_count", 0, MOST_BLOCK_ROWS)
-    owner = "row_count"
-    for name, rows in columns:
-        if rows < 0:
-            continue
-        if count is None:
-            count, owner = rows, name
-        elif rows != count:
-            raise InvalidRecordError(f"{name} has {rows} rows, {owner} {count}")
-    if count is None:
-        raise InvalidRecordError("row_count is needed where no column has a length of its own")
-    if owner == "row_count" and count > MOST_ROWS_WITHOUT_COLUMN and all([rows < 0 for _, rows in columns]):
-        # Every row takes 4 bytes here before it takes any in the buffer, and no column of the caller's bounds them.
-        raise InvalidRecordError(
-            f"row_count={count}: a block without a column that has rows of its own has at most "
-            f"{MOST_ROWS_WITHOUT_COLUMN}"
-        )
-    if count > MOST_BLOCK_ROWS:
-        raise InvalidRecordError(f"{owner} has {count} rows, a block at most {MOST_BLOCK_ROWS}")
-    return count

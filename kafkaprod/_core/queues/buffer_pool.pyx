@@ -6,12 +6,34 @@ waiter needs goes to the next caller).
 """
 
 cimport cython
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from kafkaprod._core.machine.cache_lines cimport allocate_lines
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_t, mutex_unlock
-from kafkaprod._core.machine.prefetch cimport prefetch_write
+from kafkaprod._core.queues.slabs cimport (
+    EXACT_SIZE,
+    LARGEST_CLASS,
+    SLAB_OWNED,
+    SLAB_POOLED,
+    cache_keep,
+    cache_shrink,
+    cache_take,
+    class_payload,
+    class_total,
+    slab_begin,
+    slab_new,
+    slab_total,
+)
+from kafkaprod._core.queues.spare_structs cimport spares_abandon, spares_free
+from kafkaprod._core.queues.waiting_line cimport (
+    Waiter,
+    account_takes,
+    line_add,
+    line_keep_back,
+    line_refuse,
+    line_remove,
+    line_servable,
+)
 from kafkaprod._core.records.record_view cimport (
     APPENDED,
     NODE_EXHAUSTED,
@@ -43,16 +65,12 @@ cdef class BufferPool:
 
     def __dealloc__(self):
         cdef Waiter *waiter
-        cdef Spare *spare
         cdef Account *account
-        self._shrink_cache(self._capacity)
-        while self._spares is not NULL:
-            spare = self._spares
-            self._spares = spare.next
-            free(spare)
-        while self._first_waiter is not NULL:
-            waiter = self._first_waiter
-            self._first_waiter = waiter.next
+        cache_shrink(&self._cache, self._capacity)
+        spares_free(&self.spares)
+        while self._line.first is not NULL:
+            waiter = self._line.first
+            self._line.first = waiter.next
             free(waiter)
         while self._accounts is not NULL:
             account = self._accounts
@@ -111,8 +129,8 @@ cdef class BufferPool:
             while class_payload(size_class) < need:
                 size_class += 1
         mutex_lock(&self._lock)
-        if self._first_waiter is not NULL:
-            waiter = self._keep_back(account, ticket, &for_all, &in_line)
+        if self._line.first is not NULL:
+            waiter = line_keep_back(&self._line, account, ticket, &for_all, &in_line)
         while True:
             total = slab_total(need) if size_class == EXACT_SIZE else class_total(size_class)
             if self._in_use + total + for_all > self._capacity:
@@ -126,54 +144,24 @@ cdef class BufferPool:
             if slab is not NULL or size_class < 0 or class_payload(size_class) < need:
                 break
         if slab is NULL:
-            self._refuse(account, waiter)
+            line_refuse(account, waiter)
         elif ticket != 0:
-            self._remove_waiter(ticket)
+            line_remove(&self._line, ticket)
         mutex_unlock(&self._lock)
         return slab
-
-    cdef void *take_struct(self, size_t size) noexcept nogil:
-        """Hand out a zeroed struct, of the one size that is ever taken from this pool; NULL: no memory."""
-        cdef Spare *spare
-        mutex_lock(&self._spares_lock)
-        spare = self._spares
-        if spare is not NULL:
-            self._spares = spare.next
-            self._spare_count -= 1
-            prefetch_write(spare.next)
-        mutex_unlock(&self._spares_lock)
-        if spare is NULL:
-            return allocate_lines(size)
-        memset(spare, 0, size)
-        return spare
-
-    cdef void give_struct(self, void *memory) noexcept nogil:
-        """Take a struct back; debug builds free it, so that a sanitizer sees who uses it afterwards."""
-        cdef Spare *spare = <Spare *>memory
-        cdef bint is_kept = False
-        if not KP_DEBUG:
-            mutex_lock(&self._spares_lock)
-            if self._spare_count < MOST_SPARES:
-                spare.next = self._spares
-                self._spares = spare
-                self._spare_count += 1
-                is_kept = True
-            mutex_unlock(&self._spares_lock)
-        if not is_kept:
-            free(spare)
 
     cdef bint is_exhausted(self) noexcept nogil:
         """Whether a thread waits for bytes that are not free."""
         cdef bint is_exhausted
         mutex_lock(&self._lock)
-        is_exhausted = self._promised > 0 and self._in_use + self._promised > self._capacity
+        is_exhausted = self._line.promised > 0 and self._in_use + self._line.promised > self._capacity
         mutex_unlock(&self._lock)
         return is_exhausted
 
     cdef void abandon(self) noexcept:
         """Free the locks in a forked child, which has one thread: who held them is not there, and the pool's end takes them."""
         memset(&self._lock, 0, sizeof(mutex_t))
-        memset(&self._spares_lock, 0, sizeof(mutex_t))
+        spares_abandon(&self.spares)
 
     cdef bint is_short(self, Account *account) noexcept nogil:
         """Whether a thread waits for bytes that this account may not hold yet."""
@@ -182,33 +170,6 @@ cdef class BufferPool:
         is_short = account.promised > 0 and not account_takes(account, account.promised, 0)
         mutex_unlock(&self._lock)
         return is_short
-
-    cdef Waiter *_keep_back(self, Account *account, int64_t ticket, Py_ssize_t *for_all,
-                            Py_ssize_t *in_line) noexcept nogil:
-        """Add up what the waiters before this one need (all of them, if it does not wait), and those in the account's line.
-
-        Return the waiter itself, or NULL. Who waits for an account that may hold no more needs nothing of the others.
-        """
-        cdef Waiter *waiter = self._first_waiter
-        while waiter is not NULL and waiter.ticket != ticket:
-            if waiter.account is NULL or account_takes(waiter.account, waiter.need, 0):
-                for_all[0] += waiter.need
-            if waiter.account == account:
-                in_line[0] += waiter.need
-            waiter = waiter.next
-        if waiter is not NULL:
-            waiter.is_told = False      # it tries now; if that fails, wake it again
-        return waiter
-
-    cdef void _refuse(self, Account *account, Waiter *waiter) noexcept nogil:
-        """Note that there was no room; a waiter is in this account's line from now on."""
-        account.was_refused = True
-        if waiter is NULL:
-            return
-        if waiter.account is not NULL:
-            waiter.account.promised -= waiter.need
-        waiter.account = account
-        account.promised += waiter.need
 
     cdef Slab *acquire_beyond_capacity(self, Account *account, Py_ssize_t need) noexcept nogil:
         """Hand out a slab although the pool is full: for a split, whose original is released right after.
@@ -228,41 +189,17 @@ cdef class BufferPool:
     cdef Slab *_take(self, Account *account, int size_class, Py_ssize_t total) noexcept nogil:
         """Take a slab that there is room for; NULL: the system has no memory."""
         cdef Slab *slab
-        if size_class >= 0 and self._free[size_class] is not NULL:
-            slab = self._free[size_class]
-            self._free[size_class] = slab.next
-            prefetch_write(slab.next)       # the one to be taken next lies in no cache
-            self._cached -= total
-        else:
-            if self._in_use + self._cached + total > self._capacity:
-                self._shrink_cache(self._in_use + self._cached + total - self._capacity)
-            slab = <Slab *>malloc(<size_t>total)
+        slab = cache_take(&self._cache, size_class)
+        if slab is NULL:
+            if self._in_use + self._cache.bytes + total > self._capacity:
+                cache_shrink(&self._cache, self._in_use + self._cache.bytes + total - self._capacity)
+            slab = slab_new(size_class, total)
             if slab is NULL:
                 return NULL
-            slab.data = <char *>slab + sizeof(Slab)
-            slab.size = total - <Py_ssize_t>sizeof(Slab)
-            slab.total = total
-            slab.generation = 0
-            slab.size_class = <int8_t>size_class
-        slab.next = NULL
-        slab.used = 0
-        slab.summed = 0
-        slab.crc = 0
-        slab.state = SLAB_OWNED
+        slab_begin(slab)
         self._in_use += total
         account.held += total
         return slab
-
-    cdef void _shrink_cache(self, Py_ssize_t room) noexcept nogil:
-        cdef int size_class
-        cdef Slab *slab
-        for size_class in range(LARGEST_CLASS, -1, -1):
-            while room > 0 and self._free[size_class] is not NULL:
-                slab = self._free[size_class]
-                self._free[size_class] = slab.next
-                self._cached -= slab.total
-                room -= slab.total
-                free(slab)
 
     cdef int release_chain(self, Account *account, Slab *first) noexcept nogil:
         """Take back a chain of an account's slabs. Return how many of them were not owned by anyone: those are left alone and
@@ -290,10 +227,8 @@ cdef class BufferPool:
             slab.generation += 1
             self._in_use -= slab.total
             account.held -= slab.total
-            if slab.size_class >= 0 and self._in_use + self._cached + slab.total <= self._capacity:
-                slab.next = self._free[slab.size_class]
-                self._free[slab.size_class] = slab
-                self._cached += slab.total
+            if slab.size_class >= 0 and self._in_use + self._cache.bytes + slab.total <= self._capacity:
+                cache_keep(&self._cache, slab)
             else:
                 free(slab)
             slab = next_slab
@@ -307,27 +242,6 @@ cdef class BufferPool:
         source.held -= size
         target.held += size
         mutex_unlock(&self._lock)
-
-    cdef int _remove_waiter(self, int64_t ticket) noexcept nogil:
-        cdef Waiter *previous = NULL
-        cdef Waiter *waiter = self._first_waiter
-        while waiter is not NULL and waiter.ticket != ticket:
-            previous = waiter
-            waiter = waiter.next
-        if waiter is NULL:
-            return 0
-        if previous is NULL:
-            self._first_waiter = waiter.next
-        else:
-            previous.next = waiter.next
-        if self._last_waiter is waiter:
-            self._last_waiter = previous
-        self._waiter_count -= 1
-        self._promised -= waiter.need
-        if waiter.account is not NULL:
-            waiter.account.promised -= waiter.need
-        free(waiter)
-        return 1
 
     def new_ticket(self):
         """A ticket for enqueue_waiter(). Having it first, a caller can leave the queue however it is interrupted."""
@@ -365,13 +279,7 @@ cdef class BufferPool:
             free(waiter)
             raise
         mutex_lock(&self._lock)
-        if self._first_waiter is NULL:
-            self._first_waiter = waiter
-        else:
-            self._last_waiter.next = waiter
-        self._last_waiter = waiter
-        self._waiter_count += 1
-        self._promised += need
+        line_add(&self._line, waiter)
         mutex_unlock(&self._lock)
         return ticket
 
@@ -379,7 +287,7 @@ cdef class BufferPool:
         """Leave the queue, served or not; a second call does nothing. Waiters that can be served now are woken."""
         self._wakers.pop(ticket, None)
         mutex_lock(&self._lock)
-        self._remove_waiter(ticket)
+        line_remove(&self._line, ticket)
         mutex_unlock(&self._lock)
         self.wake_waiters()
 
@@ -390,44 +298,15 @@ cdef class BufferPool:
         cdef int i
         was_woken = False
         while count == TOLD_AT_ONCE:
-            count = self._find_servable(tickets, TOLD_AT_ONCE)
+            mutex_lock(&self._lock)
+            count = line_servable(&self._line, self._accounts, self._in_use, self._capacity, tickets, TOLD_AT_ONCE)
+            mutex_unlock(&self._lock)
             for i in range(count):
                 was_woken = True
                 wake = self._wakers.get(tickets[i])
                 if wake is not None:
                     wake()
         return was_woken
-
-    cdef int _find_servable(self, int64_t *tickets, int most) noexcept nogil:
-        """Collect the next waiters to wake, mark them as woken, and return how many they are."""
-        cdef Waiter *waiter
-        cdef Account *account
-        cdef Py_ssize_t total
-        cdef int count = 0
-        mutex_lock(&self._lock)
-        account = self._accounts
-        while account is not NULL:
-            account.planned = 0
-            account = account.next
-        total = self._in_use
-        waiter = self._first_waiter
-        while waiter is not NULL and count < most:
-            account = waiter.account
-            if account is not NULL:
-                account.planned += waiter.need
-                if not account_takes(account, waiter.need, account.planned - waiter.need):
-                    waiter = waiter.next        # its node may hold no more: it holds up its own line only
-                    continue
-            total += waiter.need
-            if total > self._capacity:
-                break
-            if not waiter.is_told:
-                waiter.is_told = True
-                tickets[count] = waiter.ticket
-                count += 1
-            waiter = waiter.next
-        mutex_unlock(&self._lock)
-        return count
 
     def set_limit(self, int32_t node_id, Py_ssize_t limit):
         """Let the batches of a node hold `limit` bytes at most; what they hold beyond that stays until it is delivered."""
@@ -482,14 +361,14 @@ cdef class BufferPool:
     def cached(self):
         """Bytes of free slabs that the pool keeps for reuse."""
         mutex_lock(&self._lock)
-        cdef Py_ssize_t n = self._cached
+        cdef Py_ssize_t n = self._cache.bytes
         mutex_unlock(&self._lock)
         return n
 
     @property
     def waiter_count(self):
         """How many wait for memory now."""
-        return self._waiter_count
+        return self._line.count
 
     @property
     def refused_release_count(self):

@@ -2,7 +2,7 @@
 
 from kafkaprod._core.machine.lock cimport publish32
 from kafkaprod._core.queues.batch cimport Batch, Partition, batch_size_bytes
-from kafkaprod._core.queues.buffer_pool cimport LARGEST_CLASS
+from kafkaprod._core.queues.slabs cimport LARGEST_CLASS
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.records.record_view cimport EVENT_BATCH_FULL, RecordView
 from kafkaprod._core.records.record_writer cimport record_size_bound

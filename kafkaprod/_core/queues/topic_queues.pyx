@@ -10,7 +10,7 @@ from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish_i32, store32
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.queues.batch cimport Batch
-from kafkaprod._core.queues.buffer_pool cimport Account
+from kafkaprod._core.queues.waiting_line cimport Account
 from kafkaprod._core.records.murmur2 cimport fast_modulo
 
 from kafkaprod.errors import InvalidRecordError

@@ -4,7 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch, Partition
-from kafkaprod._core.queues.buffer_pool cimport Account
+from kafkaprod._core.queues.waiting_line cimport Account
 from kafkaprod._core.requests.batch_compressor cimport BatchCompressor
 from kafkaprod._core.requests.produce_request cimport ProduceRequest
 

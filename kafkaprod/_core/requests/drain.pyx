@@ -29,7 +29,7 @@ from kafkaprod._core.queues.batch cimport (
     observe_batch,
     prefetch_batch,
 )
-from kafkaprod._core.queues.buffer_pool cimport size_class_for
+from kafkaprod._core.queues.slabs cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish32, store32

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Batch
-from kafkaprod._core.queues.buffer_pool cimport Slab
+from kafkaprod._core.queues.slabs cimport Slab
 
 
 cdef class SlabBuffer

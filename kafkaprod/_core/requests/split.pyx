@@ -21,7 +21,8 @@ from kafkaprod._core.queues.batch cimport (
     batch_size_bytes,
 )
 from kafkaprod._core.records.batch_layout cimport BATCH_HEADER_BYTES
-from kafkaprod._core.queues.buffer_pool cimport Slab
+from kafkaprod._core.queues.slabs cimport Slab
+from kafkaprod._core.queues.spare_structs cimport spare_give, spare_take
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, store64
@@ -161,13 +162,13 @@ cdef void _write(Batch *child, const MovedRecord *record) noexcept nogil:
 cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const MovedRecord *record,
                         Py_ssize_t target_bytes) noexcept nogil:
     cdef Py_ssize_t need = BATCH_HEADER_BYTES + RECORD_OVERHEAD_BOUND + record.rest_size
-    cdef Batch *child = <Batch *>accumulator.pool.take_struct(sizeof(Batch))
+    cdef Batch *child = <Batch *>spare_take(&accumulator.pool.spares, sizeof(Batch))
     if child is NULL:
         return NULL
     child.limit = target_bytes if target_bytes > need else need
     child.first = accumulator.pool.acquire_beyond_capacity(b.account, child.limit)
     if child.first is NULL:
-        accumulator.pool.give_struct(child)
+        spare_give(&accumulator.pool.spares, child)
         return NULL
     child.partition = b.partition
     child.account = b.account

@@ -1,0 +1,1 @@
+# Nothing here is for Python: it is called from compiled code only, by `cimport`.
