@@ -7,6 +7,7 @@ names, so brokers may have names that only its network knows.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -51,14 +52,15 @@ class Proxy:
         """Return a socket that is connected to a broker. Blocks.
 
         Raises:
-            OSError: The proxy cannot be reached, refuses, or cannot reach the broker.
+            OSError: The proxy cannot be reached, refuses, cannot reach the broker, or takes too long.
             ConfigError: The address has changed and cannot be used.
         """
-        proxy, self.place = _read(self._url)
+        proxy, self.place = _read(self._url, _Opener(timeout_ms))
         try:
-            return proxy.connect(host, port, timeout=timeout_ms / 1000)  # type: ignore[no-any-return]
+            bound = proxy.connect(host, port)
         except self._errors as error:
             raise OSError(str(error)) from None
+        return socket.socket(fileno=bound.detach())
 
     def begin(
         self,
@@ -78,7 +80,51 @@ class Proxy:
         )
 
 
-def _read(url: Secret) -> tuple[Any, str]:
+class _Opener:
+    """Opens the connection to the proxy itself, in the place where the library takes another proxy for that.
+
+    Args:
+        timeout_ms: How long opening and the whole exchange may take: a proxy that sends a byte now and then is not
+            waited for.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+
+    def connect(self, dest_host: str, dest_port: int, timeout: float | None = None) -> _BoundSocket:
+        """Return a socket that is connected to the proxy. Raises OSError."""
+        deadline_s = time.monotonic() + self._timeout_ms / 1000
+        opened = socket.create_connection((dest_host, dest_port), self._timeout_ms / 1000)
+        return _BoundSocket(opened, deadline_s, self._timeout_ms)
+
+
+class _BoundSocket(socket.socket):
+    """A socket whose reads all end before one deadline."""
+
+    def __init__(self, opened: socket.socket, deadline_s: float, timeout_ms: int) -> None:
+        left_s = opened.gettimeout()
+        super().__init__(fileno=opened.detach())
+        self.settimeout(left_s)
+        self._deadline_s = deadline_s
+        self._timeout_ms = timeout_ms
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        """Read as a socket does. Raises ProxySlowError after the deadline."""
+        left_s = self._deadline_s - time.monotonic()
+        try:
+            if left_s <= 0:
+                raise TimeoutError
+            self.settimeout(left_s)
+            return super().recv(size, flags)
+        except TimeoutError:
+            raise ProxySlowError(f"no complete answer within {self._timeout_ms} ms") from None
+
+
+class ProxySlowError(OSError):
+    """The proxy's answer was not complete in time."""
+
+
+def _read(url: Secret, opener: _Opener | None = None) -> tuple[Any, str]:
     """Return the library's proxy and its place. Raises ConfigError if the text is not an address."""
     from python_socks import parse_proxy_url
     from python_socks.sync import Proxy as SyncProxy
@@ -87,8 +133,8 @@ def _read(url: Secret) -> tuple[Any, str]:
         text = url.reveal()
         kind, host, port, _, _ = parse_proxy_url(text)
         scheme = kind.name.lower()
-        options = {} if scheme == "http" else {"rdns": True}
-        return SyncProxy.from_url(text, **options), f"{scheme}://{host}:{port}"
+        options: dict[str, Any] = {} if scheme == "http" else {"rdns": True}
+        return SyncProxy.from_url(text, forward=opener, **options), f"{scheme}://{host}:{port}"
     except (ValueError, TypeError) as error:
         raise ConfigError(
             "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
