@@ -206,9 +206,10 @@ class Upkeep:
         level = logging.INFO if failure.was_idle else logging.WARNING if failure.attempt == 1 else logging.DEBUG
         logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._metadata.request_update()
-        if isinstance(failure.error, AuthenticationError) and not self._pool.may_be_accepted_later:
-            abort_batches(self._accumulator, failure.error, unsent_only=True)
-            self._identity.on_refused_connection(failure.error)
+        refusal = failure.error
+        if isinstance(refusal, AuthenticationError) and not self._pool.may_be_accepted_later(refusal):
+            abort_batches(self._accumulator, refusal, unsent_only=True)
+            self._identity.on_refused_connection(refusal)
         if not self._topic_watch.is_connected:
             self._topic_watch.tell_trouble(
                 self._pool.members.bootstrap_error(), is_hopeless=self._pool.members.is_bootstrap_hopeless

@@ -12,6 +12,7 @@ background     blocking calls off the I/O thread: name resolution, SCRAM key der
 settings       what the network layer needs to connect: the options, and what is made from them once
 network        where connections come from
 throttling     which answers ask the client to hold back, and for how long (KIP-219)
+certificate_errors  which side refused whose certificate, by OpenSSL's error
 tls_transport  non-blocking TLS byte streams over a socket
 channel        the part of a broker's connection that each request passes
 transport      non-blocking TCP byte streams: connect, send a chain of buffers, receive into a buffer

@@ -9,7 +9,6 @@ Threads: the I/O thread. Blocking work (name resolution, SASL mechanisms) goes t
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
@@ -20,6 +19,7 @@ from kafkaprod.config.host_patterns import HostPatterns
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, KafkaError, RequestTimedOutError
 from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.background import Offload
+from kafkaprod.net.certificate_errors import is_certificate_error, refusal_of_own
 from kafkaprod.net.channel import Channel
 from kafkaprod.net.network import Readiness
 from kafkaprod.net.proxy import Proxy
@@ -220,8 +220,8 @@ class NodeConnection(Channel):
         except OSError as error:
             if transport.is_connected:
                 self.stage = ConnectionStage.TLS
-                hint = "" if _is_refused_certificate(error) else self.hint()
-                self._close_for(error, f"the TLS handshake failed{hint}")
+                hint = "" if is_certificate_error(error) else self.hint()
+                self._close_for(error, refusal_of_own(error) or f"the TLS handshake failed{hint}")
             else:
                 self._connect_next(now_ms, error)
             return
@@ -255,7 +255,7 @@ class NodeConnection(Channel):
             self._update_interest()
 
     def _on_receive_error(self, error: OSError) -> None:
-        self._close_for(error, f"receiving failed{self.hint()}")
+        self._close_for(error, refusal_of_own(error) or f"receiving failed{self.hint()}")
 
     def _on_end_of_stream(self) -> None:
         self._close_for(None, self._end_of_stream_reason())
@@ -401,18 +401,12 @@ class NodeConnection(Channel):
             self._interest = 0
 
 
-def _is_refused_certificate(error: Exception | None) -> bool:
-    # Loaded, if there was a handshake; else another thread may be in the middle of importing it.
-    refused = getattr(sys.modules.get("ssl"), "SSLCertVerificationError", None)
-    return refused is not None and isinstance(error, refused)
-
-
 def _typed(node: Node, error: Exception | None, what: str) -> KafkaError:
     """Return the error of a closing connection; an AuthenticationError where retries cannot help."""
     if isinstance(error, KafkaError) and not isinstance(error, RequestTimedOutError):
         return error
     text = f"{node.name}: {what}"
-    kind = AuthenticationError if _is_refused_certificate(error) else ConnectionLostError
+    kind = AuthenticationError if is_certificate_error(error) else ConnectionLostError
     typed = kind(text if error is None else f"{text}: {error}", node=node.node_id)
     typed.__cause__ = error
     return typed

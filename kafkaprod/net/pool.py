@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from kafkaprod.clock import NEVER_MS, Clock
 from kafkaprod.errors import (
+    AuthenticationError,
     BrokerError,
     ConnectionLostError,
     IllegalStateError,
@@ -137,10 +138,9 @@ class NodePool(Traffic):
         start = int(self._random() * len(states))
         return least_loaded(states[start:] + states[:start], now_ms, self._max_in_flight)
 
-    @property
-    def may_be_accepted_later(self) -> bool:
-        """Whether refused credentials or certificates may be accepted later: they were once, and rotate."""
-        return self.ready_count > 0 and self.settings.can_change
+    def may_be_accepted_later(self, error: AuthenticationError) -> bool:
+        """Return whether what was refused was accepted once, and rotates."""
+        return self.ready_count > 0 and self.settings.may_be_accepted_later(error)
 
     @property
     def is_any_connected(self) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod.config.connection_options import ConnectionOptions
+from kafkaprod.errors import AuthenticationError
+from kafkaprod.net.certificate_errors import is_certificate_error
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.security.sasl import MechanismFactory, PasswordLogins
@@ -43,11 +45,13 @@ class ConnectionSettings:
     credentials: PasswordLogins | None = None
     certificate_files: CertificateFiles | None = None
 
-    @property
-    def can_change(self) -> bool:
-        """Whether what brokers refuse now may be what they accept later: passwords, tokens or certificates rotate."""
-        if self.certificate_files is not None:
-            return True
+    def may_be_accepted_later(self, error: AuthenticationError) -> bool:
+        """Return whether what was refused may be accepted later: passwords, tokens and certificates rotate.
+
+        A context of the user's own may be changed while it is in use.
+        """
+        if is_certificate_error(error.__cause__):
+            return self.certificate_files is not None or self.options.ssl_context is not None
         return self.mechanism is not None and (self.credentials is None or self.credentials.can_change)
 
     @property

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ from typing import Any
 import pytest
 
 from kafkaprod import AsyncProducer, Producer
+from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.compat import confluent_kafka
 from kafkaprod.errors import AuthenticationError, ConfigError
 from tests.support.broker.rotating_broker import RotatingBroker, issue
+from tests.support.net.certificates import Authority
 
 USER, OLD, NEW = "ann", "first-word", "second-word"
 BOUND_S = 30
@@ -152,3 +156,41 @@ def test_certificates_and_their_authority_rotate(tmp_path: Path, request: pytest
         assert offsets_after(producer, lambda: broker.restart(tls_files=issue(tmp_path, "two"))) == list(
             range(2 * RECORDS)
         )
+
+
+@pytest.mark.parametrize(
+    ("version", "flaw", "reason"),
+    [
+        (ssl.TLSVersion.TLSv1_2, {"valid_days": -1}, "it has expired"),
+        (ssl.TLSVersion.TLSv1_3, {"valid_days": -1}, "it has expired"),
+        (ssl.TLSVersion.TLSv1_2, {"is_self_signed": True}, "does not trust"),
+        (ssl.TLSVersion.TLSv1_3, {"is_self_signed": True}, "does not trust"),
+        (ssl.TLSVersion.TLSv1_3, None, "missing"),  # an older alert of it names no certificate
+    ],
+)
+def test_refused_certificate_is_named_until_a_new_one_is_loaded(
+    tmp_path: Path, version: ssl.TLSVersion, flaw: dict[str, Any] | None, reason: str
+) -> None:
+    authority = Authority(tmp_path)
+    server = authority.issue("server", ["127.0.0.1"])
+    context = ssl.create_default_context(cafile=authority.cafile)
+    context.minimum_version = context.maximum_version = version
+    if flaw is not None:
+        refused = authority.issue("refused", ["client"], is_for_clients=True, **flaw)
+        context.load_cert_chain(refused.certfile, refused.keyfile)
+    with (
+        EmbeddedBroker(topics={"t": 1}, tls_files=(server.certfile, server.keyfile, authority.cafile)) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, security_protocol="SSL", ssl_context=context) as producer,
+    ):
+        with pytest.raises(AuthenticationError, match=f"refused this client's certificate.*{reason}") as caught:
+            producer.send("t", b"x")
+        assert "fit this port" not in str(caught.value)
+        valid = authority.issue("valid", ["client"], is_for_clients=True)
+        context.load_cert_chain(valid.certfile, valid.keyfile)
+        end_s = time.monotonic() + BOUND_S
+        while True:
+            try:
+                assert producer.send("t", b"x").result(BOUND_S).offset == 0
+                break
+            except AuthenticationError:
+                assert time.monotonic() < end_s

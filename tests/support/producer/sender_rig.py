@@ -93,7 +93,7 @@ class FakePool:
     wakeups: int = 0
     is_rebootstrap_required: bool = False
     is_bootstrap_hopeless: bool = False
-    may_be_accepted_later: bool = False
+    rotates: bool = False
     is_any_untried: bool = False
     refuses: KafkaError | None = None
     breaks: BaseException | None = None
@@ -121,6 +121,9 @@ class FakePool:
     @property
     def is_any_connected(self) -> bool:
         return bool(self.ready)
+
+    def may_be_accepted_later(self, error: KafkaError) -> bool:
+        return self.rotates
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return node_id in self.ready and sum(sent.node_id == node_id for sent in self.open) < self.max_in_flight

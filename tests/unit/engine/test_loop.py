@@ -152,7 +152,7 @@ class TestMetadata:
 
     def test_refused_credentials_that_rotate_fail_nothing(self) -> None:
         rig = Rig()
-        rig.pool.may_be_accepted_later = True
+        rig.pool.rotates = True
         rig.pool.ready.clear()
         queued = rig.send()
         rig.pool.failures.append(failure(AuthenticationError("no")))

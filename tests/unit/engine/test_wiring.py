@@ -20,11 +20,12 @@ from kafkaprod.engine.wiring import (
     request_bytes,
     tls_context,
 )
-from kafkaprod.errors import ConfigError
+from kafkaprod.errors import AuthenticationError, ConfigError
 from kafkaprod.security.sasl import PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
 
 LOGIN = {"sasl_plain_username": "user", "sasl_plain_password": "secret"}
+REFUSED = AuthenticationError("refused")
 
 
 def config(**options: Any) -> ProducerConfig:
@@ -96,7 +97,7 @@ def test_password_in_a_file_or_variable_is_read_when_a_login_begins(
     source = {"file": f"file:{path}", "env": "env:KAFKA_PASSWORD"}[place]
     options = {"sasl_plain_username": "user", "sasl_plain_password": source}
     settings = connection_settings(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **options))
-    assert settings.can_change
+    assert settings.may_be_accepted_later(REFUSED)
     assert settings.mechanism is not None
     login = settings.mechanism()
     write("second")
@@ -110,17 +111,28 @@ def test_credentials_can_be_replaced() -> None:
     settings = connection_settings(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **LOGIN))
     assert settings.credentials is not None
     assert settings.mechanism is not None
-    assert not settings.can_change
+    assert not settings.may_be_accepted_later(REFUSED)
     settings.credentials.replace("other", Secret("word"))
-    assert settings.can_change
+    assert settings.may_be_accepted_later(REFUSED)
     assert settings.mechanism().first() == b"\0other\0word"
 
 
 def test_token_logins_can_change_and_connections_without_logins_cannot() -> None:
     tokens = config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", oauth_cb=lambda _: ("token", 0.0))
-    assert connection_settings(tokens).can_change
-    assert not connection_settings(config()).can_change
-    assert not connection_settings(config(security_protocol="SSL")).can_change
+    assert connection_settings(tokens).may_be_accepted_later(REFUSED)
+    assert not connection_settings(config()).may_be_accepted_later(REFUSED)
+
+
+def test_certificates_can_change_but_make_no_password_another() -> None:
+    expired, alert = AuthenticationError("expired"), ssl.SSLError("expired")
+    alert.reason = "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+    expired.__cause__ = alert
+    by_options = connection_settings(config(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **LOGIN))
+    by_context = connection_settings(config(security_protocol="SSL", ssl_context=ssl.create_default_context()))
+    for settings in (by_options, by_context):
+        assert settings.may_be_accepted_later(expired)
+        assert not settings.may_be_accepted_later(REFUSED)
+    assert not connection_settings(config()).may_be_accepted_later(expired)
 
 
 @pytest.mark.parametrize("missing", LOGIN)

@@ -25,6 +25,7 @@ from kafkaprod.errors import (
 )
 from kafkaprod.net import network as network_module
 from kafkaprod.net import node as node_module
+from kafkaprod.net.certificate_errors import is_certificate_error
 from kafkaprod.net.node import HURRIED_MS, ConnectionStage
 from kafkaprod.net.node_state import HEAD_START_MS, ConnectionFailure
 from kafkaprod.net.pool import NodePool
@@ -334,7 +335,7 @@ def test_close_returns_what_was_in_flight_and_is_final(make_pool: MakePool, cloc
 
 def test_a_connect_is_refused_while_another_thread_imports_ssl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ssl", ModuleType("ssl"))
-    assert not node_module._is_refused_certificate(ConnectionRefusedError())
+    assert not is_certificate_error(ConnectionRefusedError())
     with pytest.raises(ConfigError, match="ssl_context"):
         ProducerConfig.from_options({"bootstrap_servers": "127.0.0.1:9092", "ssl_context": 1})
 
