@@ -1,7 +1,8 @@
 """An `ssl.SSLContext` from options: PEM files, TLS 1.2 or later, chain and host name verified.
 
 A context that the user made is used unchanged and never passes through here. New files (rotated certificates) take
-effect with the next connection, by a new context; connections that are open keep theirs.
+effect with the next connection, by a new context; connections that are open keep theirs. The system's store of
+authorities counts as such a file.
 """
 
 from __future__ import annotations
@@ -48,12 +49,10 @@ class CertificateFiles:
 
     @property
     def can_change(self) -> bool:
-        """Whether there is a file, or a text in one or in a variable."""
+        """Whether there is a file, a text in one or in a variable, or the system's store."""
         options = self._options
         texts = (getattr(options, name) for name in _TEXTS)
-        return any(getattr(options, name) is not None for name in _FILES) or any(
-            text is not None and text.is_live for text in texts
-        )
+        return bool(self._paths()) or any(text is not None and text.is_live for text in texts)
 
     def current(self) -> ssl.SSLContext:
         """Return the context for a new connection. Blocks: it looks at the files, and reads them if they changed.
@@ -80,15 +79,22 @@ class CertificateFiles:
         """Return what is another when a file was written or replaced."""
         texts = (getattr(self._options, name) for name in _TEXTS)
         seen: list[object] = [text.reveal() for text in texts if text is not None and text.is_live]
-        for path in (getattr(self._options, name) for name in _FILES):
-            if path is not None:
-                try:
-                    found = os.stat(path)
-                except OSError:
-                    seen.append(None)
-                else:
-                    seen.append((found.st_ino, found.st_size, found.st_mtime_ns))
+        for path in self._paths():
+            try:
+                found = os.stat(path)
+            except OSError:
+                seen.append(None)
+            else:
+                seen.append((found.st_ino, found.st_size, found.st_mtime_ns))
         return seen
+
+    def _paths(self) -> list[str | os.PathLike[str]]:
+        """Return the files, and the system's file and directory of authorities where those are used."""
+        named = [getattr(self._options, name) for name in _FILES]
+        if self._options.ssl_cafile is None and self._options.ssl_ca_pem is None:
+            store = ssl.get_default_verify_paths()
+            named += [store.cafile, store.capath]
+        return [path for path in named if path is not None]
 
 
 def client_context(options: ConnectionOptions) -> ssl.SSLContext:

@@ -1,6 +1,8 @@
 """Schemas and their ids in a schema registry, through confluent-kafka's client (extra `registry`).
 
 A schema is registered, or looked up, once for each client and subject; what is sent afterwards costs no request.
+Options in a variable or a file (`env:NAME`, `file:PATH`) are read each time: when they have changed, there is another
+client.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
 
+from kafkaprod.config.kinds import SecretText
 from kafkaprod.errors import ConfigError, SerializationError
 from kafkaprod.threads import importing
 
+_SECRET: Final = SecretText(may_be_empty=True)
 _ids: Final[dict[tuple[int, str, str, bool], tuple[Any, int]]] = {}  # the client is kept: its id() stays its own
 
 
@@ -24,13 +28,24 @@ def client_of(registry: Any) -> Any:
         registry: Its address, a mapping with the options of confluent-kafka's SchemaRegistryClient, or such a client.
 
     Raises:
-        ConfigError: Confluent-kafka or what its client needs is not installed, or refuses the options.
+        ConfigError: Confluent-kafka or what its client needs is not installed, or refuses the options; a variable or
+            file that they name cannot be read.
     """
     if isinstance(registry, str):
         return _client(json.dumps({"url": registry}))
     if isinstance(registry, Mapping):
-        return _client(json.dumps(dict(registry), sort_keys=True))
+        return _client(json.dumps({name: _read(name, value) for name, value in registry.items()}, sort_keys=True))
     return registry
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return an option's value as it is now."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return _SECRET.parse(value).reveal()
+    except ValueError:
+        raise ConfigError(f"the schema registry's {name} must be {_SECRET.allowed}") from None
 
 
 @importing

@@ -13,7 +13,7 @@ import pytest
 
 from kafkaprod import AvroRows, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.errors import InvalidRecordError, SerializationError
+from kafkaprod.errors import ConfigError, InvalidRecordError, SerializationError
 from kafkaprod.tables import registry as registries
 from tests.support.loader.load_rig import LoadRig
 from tests.support.schema_registry import running_registry
@@ -183,3 +183,16 @@ def test_confluents_protobuf_serializer_runs_as_it_is(
     for text in ("a", "b"):
         producer.send("by-protobuf", serialize(kind(value=text), context)).result(LIMIT_S)
     assert [deserialize(one, context).value for one in values(embedded_broker, "by-protobuf")] == ["a", "b"]
+
+
+def test_a_login_in_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    login = tmp_path / "login"
+    login.write_text("ann:first\n", encoding="utf-8")
+    options = {"url": "http://127.0.0.1:1", "basic.auth.user.info": f"file:{login}"}
+    old = registries.client_of(options)
+    assert registries.client_of(options) is old
+    login.write_text("ann:second\n", encoding="utf-8")
+    assert registries.client_of(options) is not old
+    login.unlink()
+    with pytest.raises(ConfigError, match=r"basic\.auth\.user\.info must be"):
+        registries.client_of(options)

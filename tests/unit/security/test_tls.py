@@ -205,4 +205,20 @@ def test_pem_text_in_a_file_is_read_again(tmp_path: Path) -> None:
     context = files.current()
     path.write_bytes(authorities[1].cafile.read_bytes())
     assert files.current() is not context
-    assert not CertificateFiles(unchecked_config()).can_change
+    assert not CertificateFiles(unchecked_config(ssl_ca_pem=Secret(path.read_text()))).can_change
+
+
+def test_the_system_s_store_is_read_again_after_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authorities = [Authority(tmp_path, name) for name in ("one", "two")]
+    store = tmp_path / "store"
+    monkeypatch.setenv("SSL_CERT_FILE", str(store))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "absent"))
+    store.write_bytes(authorities[0].cafile.read_bytes())
+    files = CertificateFiles(unchecked_config())
+    assert files.can_change
+    old = files.current()
+    store.write_bytes(b"".join(authority.cafile.read_bytes() for authority in authorities))
+    renewed = files.current()
+    handshake(renewed, authorities[1].issue("own", ["broker.test"]).server_context(), "broker.test")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(old, authorities[1].issue("own", ["broker.test"]).server_context(), "broker.test")
