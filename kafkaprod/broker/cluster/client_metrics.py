@@ -27,7 +27,12 @@ MAX_BYTES: Final = 1 << 20  # telemetry.max.bytes
 DEFAULT_INTERVAL_MS: Final = 300_000
 MATCH_KEYS: Final = ("client_id", "client_instance_id", "client_source_address")
 
-_MAX_VALUE_CHARS: Final = 1_000  # of what a pattern is tried on
+MAX_SUBSCRIPTIONS: Final = 200
+"""Most of them. All are tried on each client that asks: with the dearest patterns 0.4 s."""
+
+_MAX_PREFIXES: Final = 200  # of one subscription
+_MAX_VALUE_CHARS: Final = 255  # of what a pattern is tried on
+_MAX_PATTERN_BYTES: Final = 16 << 10  # of one that is compiled
 _MAX_CLIENTS: Final = 10_000  # known at once, as in Kafka
 _MAX_PUSHES: Final = 1_000
 _MAX_KEPT_BYTES: Final = 64 << 20
@@ -81,9 +86,16 @@ def check_match(text: str) -> None:
         if key not in MATCH_KEYS:
             raise ConfigError(f"match={text!r}: {key!r} is not one of {', '.join(MATCH_KEYS)}")
         try:
-            TopicRegex(pattern)
+            TopicRegex(pattern, _MAX_PATTERN_BYTES)
         except ValueError as error:
             raise ConfigError(f"match={text!r}: {error}") from error
+
+
+def check_metrics(text: str) -> None:
+    """Raise ConfigError if the value of `metrics` has too many prefixes: all clients that match get them."""
+    count = text.count(",") + 1
+    if count > _MAX_PREFIXES:
+        raise ConfigError(f"metrics of {count} prefixes: {_MAX_PREFIXES} are the most, give shorter ones")
 
 
 class ClientMetrics:
@@ -94,6 +106,8 @@ class ClientMetrics:
         self._clients: OrderedDict[uuid.UUID, _Client] = OrderedDict()
         self._pushes: deque[Push] = deque(maxlen=_MAX_PUSHES)
         self._kept_bytes = 0
+        self._seen: Mapping[str, Mapping[str, str]] = {}
+        self._subscriptions: list[_Subscription] = []
 
     def subscribe(
         self, instance_id: uuid.UUID | None, client_id: str, host: str, now_ms: int
@@ -166,31 +180,51 @@ class ClientMetrics:
         self._clients.move_to_end(instance_id)
         return client
 
+    def _compiled(self) -> list[_Subscription]:
+        """Return the subscriptions; they are made again when the section was replaced."""
+        options: Mapping[str, Mapping[str, str]] = self._settings.get(METRICS_OPTIONS)
+        if options is not self._seen:
+            self._seen, self._subscriptions = options, [_Subscription(each) for each in options.values()]
+        return self._subscriptions
+
     def _subscription(self, instance_id: uuid.UUID, client_id: str, host: str) -> ClientSubscription:
         """Return the union of all subscriptions that match a client, at the shortest of their intervals."""
         values = dict(zip(MATCH_KEYS, (client_id, str(instance_id), host), strict=True))
-        options: Mapping[str, Mapping[str, str]] = self._settings.get(METRICS_OPTIONS)
-        matching = [each for each in options.values() if _matches(each.get("match", ""), values)]
-        prefixes = sorted({name for each in matching for name in each.get("metrics", "").split(",") if name})
+        matching = [each for each in self._compiled() if each.matches(values)]
+        prefixes = sorted(set().union(*(each.prefixes for each in matching)))
         if "*" in prefixes:
             prefixes = ["*"]
-        interval_ms = min(
-            (int(each.get("interval.ms", DEFAULT_INTERVAL_MS)) for each in matching), default=DEFAULT_INTERVAL_MS
-        )
+        interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
         number = zlib.crc32(f"{interval_ms},{','.join(prefixes)}".encode()) - 2**31
         return ClientSubscription(number, interval_ms, prefixes)
 
 
-def _matches(match: str, values: Mapping[str, str]) -> bool:
-    return all(key in values and _fits(pattern, values[key]) for key, pattern in _patterns(match))
+class _Subscription:
+    """One subscription, whose patterns are compiled once.
 
+    Attributes:
+        interval_ms: Between pushes.
+        prefixes: The prefixes of names of metrics.
+    """
 
-def _fits(pattern: str, value: str) -> bool:
-    """Whether a pattern matches the whole value; none matches a long one, or is one that is refused today."""
-    try:
-        return len(value) <= _MAX_VALUE_CHARS and TopicRegex(pattern).matches(value)
-    except ValueError:
-        return False
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.interval_ms = int(options.get("interval.ms", DEFAULT_INTERVAL_MS))
+        self.prefixes = frozenset(filter(None, options.get("metrics", "").split(",")))
+        self._regexes: dict[str, TopicRegex] | None = {}
+        try:
+            for key, pattern in _patterns(options.get("match", "")):
+                self._regexes[key] = TopicRegex(pattern, _MAX_PATTERN_BYTES)
+        except ValueError:  # of an older version, and refused today
+            self._regexes = None
+
+    def matches(self, values: Mapping[str, str]) -> bool:
+        """Whether all patterns match the values of a client as a whole; none matches a long one."""
+        if self._regexes is None:
+            return False
+        return all(
+            key in values and len(values[key]) <= _MAX_VALUE_CHARS and regex.matches(values[key])
+            for key, regex in self._regexes.items()
+        )
 
 
 def _patterns(text: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.client_metrics import check_match
+from kafkaprod.broker.cluster.client_metrics import MAX_SUBSCRIPTIONS, check_match, check_metrics
 from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING, OptionType, int32, list_of
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
 from kafkaprod.broker.cluster.topic_options import (
@@ -71,6 +71,10 @@ _STORED: Final[Mapping[int, _Stored]] = {
         },
     ),
 }
+
+
+_CHECKS: Final = {"match": check_match, "metrics": check_metrics}
+"""What is checked beyond the type of an option of client metrics."""
 
 
 class Entry(NamedTuple):
@@ -207,13 +211,19 @@ def _replace_stored_values(
         if option_name not in stored.options:
             raise ConfigError(f"Unknown {stored.section.removesuffix(' options')} config name: {option_name}")
         stored.options[option_name][0].check(option_name, value)
-        if stored.section == METRICS_OPTIONS and option_name == "match":
-            check_match(value)
+        check = _CHECKS.get(option_name) if stored.section == METRICS_OPTIONS else None
+        if check is not None:
+            check(value)
     if stored.section == GROUP_OPTIONS:
         broker.config.consumer_groups.with_own(values).check_bounds("consumer.")
+    others = {other: saved for other, saved in broker.settings.get(stored.section).items() if other != name}
+    if stored.section == METRICS_OPTIONS and values and len(others) >= MAX_SUBSCRIPTIONS:
+        raise ConfigError(
+            f"client metrics {name!r}: there are {len(others)} subscriptions, and {MAX_SUBSCRIPTIONS} are the most: "
+            "delete one first"
+        )
     if validate_only:
         return
-    others = {other: saved for other, saved in broker.settings.get(stored.section).items() if other != name}
     broker.settings.put(stored.section, {**others, name: dict(values)} if values else others)
 
 

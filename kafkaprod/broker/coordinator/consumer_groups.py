@@ -244,10 +244,9 @@ class ConsumerGroups:
             self._matched_topics, self._matches = topics, {}
         if pattern not in self._matches:
             try:
-                regex = TopicRegex(pattern)
+                self._matches[pattern] = TopicRegex(pattern).matching(topics)
             except ValueError as error:
                 raise RequestRefusedError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-            self._matches[pattern] = frozenset(name for name in topics if regex.matches(name))
         return self._matches[pattern]
 
     def _forget(self, group_id: str) -> None:

@@ -6,21 +6,26 @@ broker. It has no back references and no lookaround. Without the package every p
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Final
 
 _MAX_MEMORY_BYTES: Final = 1 << 20
 """What one pattern may take when it is compiled and matched; a larger one is refused."""
+_MAX_MATCHING_S: Final = 0.1
+"""CPU time of a pattern over all names there are: the dearest takes 30 ms for a name of 1,000 characters."""
 
 
 class TopicRegex:
     """See the module docstring."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, max_memory_bytes: int = _MAX_MEMORY_BYTES) -> None:
         """Compile.
 
         Args:
-            pattern: The expression, at most 1 MiB when it is compiled.
+            pattern: The expression.
+            max_memory_bytes: How large it may become when it is compiled.
 
         Raises:
             ValueError: The pattern is invalid, too large, or uses what RE2 does not have, or the package is missing;
@@ -34,9 +39,10 @@ class TopicRegex:
                 "pip install 'kafkaprod[regex]'"
             ) from None
         options = re2.Options()
-        options.max_mem = _MAX_MEMORY_BYTES
+        options.max_mem = max_memory_bytes
         options.log_errors = False
         try:
+            self._pattern = pattern
             self._regex = re2.compile(pattern, options)
         except (re2.error, UnicodeEncodeError) as error:
             reason = str(error) if isinstance(error, UnicodeError) else error.args[0].decode("utf-8", "replace")
@@ -45,3 +51,21 @@ class TopicRegex:
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
         return self._regex.fullmatch(name) is not None
+
+    def matching(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the names that match as a whole.
+
+        Raises:
+            ValueError: That takes longer than one request may hold up the others.
+        """
+        found: list[str] = []
+        began_s = time.thread_time()
+        for name in names:
+            if self.matches(name):
+                found.append(name)
+            if time.thread_time() - began_s > _MAX_MATCHING_S:
+                raise ValueError(
+                    f"regular expression {self._pattern!r} takes more than {_MAX_MATCHING_S} s over the names here: "
+                    "make it simpler, without counted repetitions of alternatives"
+                )
+        return frozenset(found)

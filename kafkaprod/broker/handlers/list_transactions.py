@@ -37,12 +37,13 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
     """List the ids."""
     body, states = request.body, broker.transactions.states
     is_wanted = _filter(body, broker.clock.wall_ms())
-    matches = None
+    wanted = [each for each in states.values() if is_wanted(each)]
     if body.transactional_id_pattern:
         try:
-            matches = TopicRegex(body.transactional_id_pattern).matches
+            ids = TopicRegex(body.transactional_id_pattern).matching(each.transactional_id for each in wanted)
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        wanted = [each for each in wanted if each.transactional_id in ids]
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in body.state_filters if name not in _STATES],
         transaction_states=[
@@ -51,8 +52,7 @@ def handle(broker: Broker, request: ClientRequest[ListTransactionsRequest]) -> L
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.title,
             )
-            for transaction in states.values()
-            if is_wanted(transaction) and (matches is None or matches(transaction.transactional_id))
+            for transaction in wanted
         ],
     )
 

@@ -62,3 +62,14 @@ def test_without_the_package_every_pattern_is_refused_and_the_extra_is_named(mon
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(ValueError, match=r"google-re2.*pip install 'kafkaprod\[regex\]'"):
         TopicRegex("a.*")
+
+
+def test_a_pattern_that_takes_long_over_many_names_is_refused() -> None:
+    """RE2 is linear in a name, and slow for each character where counted alternatives need many states."""
+    regex = TopicRegex("(a|b)*a(a|b){480}")
+    names = [f"{each:010b}".translate({48: "a", 49: "b"}) * 24 for each in range(1000)]
+    began_s = time.thread_time()
+    with pytest.raises(ValueError, match="make it simpler"):
+        regex.matching(names)
+    assert time.thread_time() - began_s < 0.5
+    assert TopicRegex("a.*").matching(["ab", "b"]) == {"ab"}

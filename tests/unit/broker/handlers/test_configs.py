@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.cluster import config_resources
 from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.errors import ConfigError
@@ -221,3 +222,14 @@ def test_damaged_settings_are_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "settings.json").write_text('{"version": 0, "sections": {"quotas": {}}}')
     with pytest.raises(ValueError, match=r"settings\.json is damaged"):
         BrokerWithoutSockets(tmp_path)
+
+
+def test_subscriptions_of_metrics_are_bounded(box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is tried on each client that asks."""
+    monkeypatch.setattr(config_resources, "MAX_SUBSCRIPTIONS", 2)
+    for name in ("one", "two", "one"):
+        assert alter(box, METRICS, name, ("metrics", SET, "a.")) == 0
+    assert alter(box, METRICS, "three", ("metrics", SET, "a.")) == ErrorCode.INVALID_CONFIG
+    assert alter(box, METRICS, "one", ("metrics", DELETE, None)) == 0
+    assert alter(box, METRICS, "three", ("metrics", SET, ",".join("a" * 201))) == ErrorCode.INVALID_CONFIG
+    assert alter(box, METRICS, "three", ("metrics", SET, "a.")) == 0
