@@ -9,7 +9,9 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
+from tests.simulation.bad_day import BadDay
 from tests.simulation.checker import ViolationError
 from tests.simulation.rules import BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
@@ -22,17 +24,17 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def run_seed(seed: int) -> Outcome | str:
+def run_seed(seed: int, kind: type[Simulation] = Simulation) -> Outcome | str:
     """Run one seed; return what it did, or what was violated."""
     try:
-        return Simulation(seed).run()
+        return kind(seed).run()
     except Exception as error:  # a broken rule may break anything
         return f"seed {seed}: {error}"
 
 
-def run_one(seed: int) -> int:
+def run_one(seed: int, kind: type[Simulation]) -> int:
     """Run one seed and print its history; return the exit status."""
-    simulation = Simulation(seed)
+    simulation = kind(seed)
     try:
         outcome = simulation.run()
     except (ViolationError, AssertionError) as error:
@@ -78,20 +80,22 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     parser.add_argument("--without", metavar="RULE", choices=sorted(RULES), help="switch a rule off: a seed must fail")
     parser.add_argument("--rules", action="store_true", help="switch each rule off in turn")
+    parser.add_argument("--bad-day", action="store_true", help="with hanging brokers, thin links and far ones")
     arguments = parser.parse_args()
+    kind = BadDay if arguments.bad_day else Simulation
     collect_rarely()
     if arguments.rules or arguments.without:
         wanted = sorted(RULES) if arguments.rules else [arguments.without]
         return run_without(wanted, arguments.start, arguments.seeds)
     if arguments.seed is not None:
-        return run_one(arguments.seed)
+        return run_one(arguments.seed, kind)
     logging.disable(logging.CRITICAL)
     started = time.monotonic()
     failures: list[str] = []
     totals = [0, 0, 0, 0]
     with ProcessPoolExecutor(arguments.processes, initializer=collect_rarely) as executor:
         seeds = range(arguments.start, arguments.start + arguments.seeds)
-        for outcome in executor.map(run_seed, seeds, chunksize=8):
+        for outcome in executor.map(partial(run_seed, kind=kind), seeds, chunksize=8):
             if isinstance(outcome, str):
                 failures.append(outcome)
                 print(outcome, flush=True)

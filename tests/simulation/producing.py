@@ -45,6 +45,7 @@ class EngineNode:
         self.process.is_up = True
         world.skew(self.process)
         self.is_stopping = False
+        self._ticket = 0
         self._first = (100 + number) * VALUE_STEP
         self._count = 0
         chance = world.random
@@ -186,6 +187,8 @@ class EngineNode:
         chance = self.world.random
         for _ in range(chance.randint(1, self._most_at_once)):
             self._send()
+            if self.is_waiting:
+                return  # as a program with one thread does
         self.world.in_process(self.process, chance.randint(1, self._pace_ms), self._send_some)
 
     def _send(self) -> None:
@@ -200,14 +203,45 @@ class EngineNode:
         elif self._way == "key":
             key = b"%d" % chance.randrange(4)
         body = b"%d " % value + b"x" * (chance.randint(0, self._padding) if self._padding else 0)
+        now_ms, wall_ms = self.now_ms(), self.wall_ms()
+
+        def append(ticket: int) -> DeliveryFuture | None:
+            return accumulator.append(queues, key, body, None, partition, wall_ms, now_ms, ticket)
+
         try:
-            future = accumulator.append(queues, key, body, None, partition, self.wall_ms(), self.now_ms(), 0)
+            future = append(0)
         except (RecordTooLargeError, ProducerClosedError):
             return
-        if future is not None:  # else the memory is used up: the program comes again
-            self._count += 1
-            self.outcomes.sent(value, future.partition)
-            future.add_done_callback(lambda done: self._settled(value, done))
+        if future is not None:
+            self._took(value, future)
+        else:
+            self._wait_in_line(append, value, accumulator.memory_need(key, body, None))
+
+    def _took(self, value: int, future: DeliveryFuture) -> None:
+        self._count += 1
+        self.outcomes.sent(value, future.partition)
+        future.add_done_callback(lambda done: self._settled(value, done))
+
+    def _wait_in_line(self, append: Callable[[int], DeliveryFuture | None], value: int, need: int) -> None:
+        """Wait for memory as `send` does, but never look by itself: a waiter that is not woken waits for ever."""
+        pool = self.engine.accumulator.pool
+        ticket = pool.new_ticket()
+
+        def try_again() -> None:
+            if self._ticket != ticket:
+                return  # woken once more, and served before
+            future = append(ticket)
+            if future is not None:
+                self._ticket = 0
+                pool.dequeue_waiter(ticket)
+                self._took(value, future)
+                self._send_some()
+
+        self._ticket = ticket
+        self.world.note(f"{self.process.name} waits for memory")
+        pool.enqueue_waiter(need, lambda: self.world.in_process(self.process, 0, try_again), ticket)
+        self.engine.sender.wakeup()
+        self.world.in_process(self.process, 0, try_again)
 
     def _settled(self, value: int, done: DeliveryFuture) -> None:
         error = done.peek_error()
@@ -217,6 +251,11 @@ class EngineNode:
         else:
             assert isinstance(error, KafkaError), error
             self.outcomes.failed(value, error)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the program waits in line for memory. Nothing but the engine wakes it."""
+        return self._ticket != 0
 
     @property
     def unsettled_count(self) -> int:

@@ -109,6 +109,8 @@ class Simulation:
         self._run_until_at_rest()
         if not self._are_idle():
             raise ViolationError("rest: a producer's record has no outcome")
+        if any(engine.is_waiting for engine in self.engines):
+            raise ViolationError("starves: a program still waits for memory, and all of it is free")
         self.checker.check_end()
         self._check_outcomes()
         assert self.controller.controller is not None
@@ -141,7 +143,8 @@ class Simulation:
         return all(broker.server.is_serving for broker in self.brokers.values())
 
     def _are_idle(self) -> bool:
-        return all(producer.is_idle for producer in self.producers if producer.acks == -1)
+        are_served = not any(engine.is_waiting for engine in self.engines)
+        return are_served and all(producer.is_idle for producer in self.producers if producer.acks == -1)
 
     def _check_outcomes(self) -> None:
         self.outcomes.check_end()
@@ -177,8 +180,11 @@ class Simulation:
                 producer = SimulatedProducer(self.world, self.brokers, self.checker, key, 1 + number * 3 + shift, acks)
                 self.producers.append(producer)
         for number in range(self.world.random.choice((1, 1, 2))):
-            self.engines.append(EngineNode(self.world, self.brokers, self.outcomes, number, "events"))
+            self.engines.append(self._make_engine(number))
         SimulatedConsumer(self.world, self.brokers, self.checker, self._keys())
+
+    def _make_engine(self, number: int) -> EngineNode:
+        return EngineNode(self.world, self.brokers, self.outcomes, number, "events")
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -316,6 +322,7 @@ class Simulation:
         self._is_healed = True
         self.world.cuts.clear()
         self.world.slow.clear()
+        self.world.links.clear()
         self.world.rules.loss = self.world.rules.repeat = 0.0
         self._start_controller()
         for engine in self.engines:
@@ -323,6 +330,7 @@ class Simulation:
         for broker in self.brokers.values():
             broker.process.paused_until_ms = 0
             broker.settings.max_batches = 100
+            broker.server.gray = None
             self.world.at(100, lambda broker=broker: self._revive(broker))  # type: ignore[misc]
 
     def _revive(self, broker: BrokerNode) -> None:

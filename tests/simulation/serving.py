@@ -10,6 +10,7 @@ import functools
 import uuid
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kafkaprod.broker.metadata.image import PartitionKey
     from tests.simulation.nodes import BrokerNode
 
+LOOK_AGAIN_MS = 20
 APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID)
 PORT = 9092
 
@@ -103,6 +105,25 @@ class HandlerBroker:
         self.endpoints = {"PLAINTEXT": self.endpoint}
 
 
+@dataclass(frozen=True, slots=True)
+class Gray:
+    """What a broker that is neither well nor down does with clients' requests. It leads and replicates as ever.
+
+    Attributes:
+        answer_ms: How long each waits before it is handled; None: until the broker is well again.
+        only_produce: Whether others are handled at once.
+    """
+
+    answer_ms: int | None
+    only_produce: bool
+
+    def holds(self, api: ApiKey, waited_ms: int) -> bool:
+        """Return whether a request waits longer."""
+        if self.only_produce and api is not ApiKey.PRODUCE:
+            return False
+        return self.answer_ms is None or waited_ms < self.answer_ms
+
+
 class Session:
     """One connection at the broker: requests one at a time, in order, as the dispatcher handles them."""
 
@@ -112,7 +133,7 @@ class Session:
         self._connection = ServerConnection(served_versions())
         self._waiting: deque[RequestReceived] = deque()
         self._abandon: Callable[[], None] | None = None
-        self._is_busy = False
+        self._is_busy = self._is_held = False
         self.is_closed = False
 
     def receive(self, data: bytes | None) -> None:
@@ -120,7 +141,8 @@ class Session:
         if self.is_closed:
             return
         if data is None:
-            self.close()
+            if not self._is_held:  # a broker that hangs handles later what it has received, and misses the end
+                self.close()
             return
         self._connection.receive_data(bytearray(data))
         for event in self._connection.events():
@@ -140,6 +162,17 @@ class Session:
     def _begin_next(self) -> None:
         while self._waiting and not self._is_busy and not self.is_closed:
             self._is_busy = True
+            self._begin(self._server.world.now_ms)
+
+    def _begin(self, since_ms: int) -> None:
+        """Handle the next request, or look again if the broker is gray."""
+        world, gray = self._server.world, self._server.gray
+        if self.is_closed:
+            return
+        self._is_held = gray is not None and gray.holds(self._waiting[0].api, world.now_ms - since_ms)
+        if self._is_held:
+            world.in_process(self._server.process, LOOK_AGAIN_MS, lambda: self._begin(since_ms))
+        else:
             self._handle(self._waiting.popleft())
 
     def _handle(self, received: RequestReceived) -> None:
@@ -188,6 +221,7 @@ class BrokerServer:
         broker: What the handlers of the process work on.
         is_serving: Whether the process takes connections.
         has_power: Whether the machine answers at all.
+        gray: What it does while it is neither well nor down.
         acknowledged: Called with key, offset, value and epoch of each record that an acks=all answer acknowledges.
     """
 
@@ -196,8 +230,9 @@ class BrokerServer:
         self.broker: HandlerBroker = node.handler_broker
         self.is_serving = False
         self.has_power = True
+        self.gray: Gray | None = None
         self.acknowledged: Callable[[PartitionKey, int, int, int], None] = lambda *_: None
-        self._world = world
+        self.world = world
         self._node = node
         self._sessions: dict[Session, Callable[[], None]] = {}
 
@@ -245,8 +280,8 @@ class BrokerServer:
         """Reset one connection, as a network in trouble does; return whether there was one."""
         if not self._sessions:
             return False
-        session = self._world.random.choice(list(self._sessions))
-        if self._world.random.random() < 0.5:
+        session = self.world.random.choice(list(self._sessions))
+        if self.world.random.random() < 0.5:
             self.reset(session)
         else:  # the broker does not notice: it handles what it has received and what is under way
             self._sessions[session]()
@@ -281,5 +316,5 @@ class BrokerServer:
                         self.acknowledged(key, partition.base_offset + delta, value, epoch)
 
     def _send_reset(self, client: Process, reset: Callable[[], None]) -> None:
-        if (self.process.name, client.name) not in self._world.cuts:
-            self._world.at(self._world.random.randint(0, self._world.rules.max_delay_ms), reset)
+        if (self.process.name, client.name) not in self.world.cuts:
+            self.world.at(self.world.random.randint(0, self.world.rules.max_delay_ms), reset)

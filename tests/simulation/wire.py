@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.serving import BrokerServer
 
 RETRANSMIT_MS = 60
+SEGMENT_BYTES = 16_384
 LOOK_AGAIN_MS = 20
 
 Receive = Callable[[bytes | None], None]
@@ -28,24 +29,48 @@ Receive = Callable[[bytes | None], None]
 
 
 class Stream:
-    """One direction of a connection."""
+    """One direction of a connection.
 
-    def __init__(self, world: World, source: Process, target: Process, receive: Receive) -> None:
+    Attributes:
+        under_way_bytes: What was sent, and has not arrived.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        source: Process,
+        target: Process,
+        receive: Receive,
+        on_arrival: Callable[[], None] = lambda: None,
+    ) -> None:
         self._world = world
         self._pair = (source.name, target.name)
         self._target = target
         self._receive = receive
+        self._on_arrival = on_arrival
+        self.under_way_bytes = 0
         self._waiting: deque[tuple[int, bytes | None]] = deque()
         self._is_pumping = False
         self.is_dead = False
 
     def send(self, data: bytes | None) -> None:
         """Send bytes, or the end of the stream."""
+        if data is not None and len(data) > SEGMENT_BYTES and self._pair in self._world.links:
+            for place in range(0, len(data), SEGMENT_BYTES):
+                self._send(data[place : place + SEGMENT_BYTES])
+        else:
+            self._send(data)
+
+    def _send(self, data: bytes | None) -> None:
         world, rules = self._world, self._world.rules
         delay_ms = world.random.randint(rules.min_delay_ms, rules.max_delay_ms) + world.slow.get(self._pair, 0)
         while world.random.random() < rules.loss:
             delay_ms += RETRANSMIT_MS
         at_ms = world.now_ms + delay_ms
+        if data:
+            self.under_way_bytes += len(data)
+            if self._pair in world.links:
+                at_ms = world.links[self._pair].passes_at_ms(world.now_ms, len(data)) + delay_ms
         if self._waiting:
             at_ms = max(at_ms, self._waiting[-1][0])
         self._waiting.append((at_ms, data))
@@ -71,7 +96,9 @@ class Stream:
             data = self._waiting.popleft()[1]
             if data is not None:
                 world.trace(data)
+                self.under_way_bytes -= len(data)
             self._receive(data)
+            self._on_arrival()
         if self._waiting:
             self._look_again(self._waiting[0][0] - world.now_ms)
 
@@ -89,7 +116,7 @@ class SimulatedTransport:
         self._number = number
         self._inbox: deque[bytes] = deque()
         self._error: OSError | None = None
-        self._is_at_end = self._is_closed = False
+        self._is_at_end = self._is_closed = self._is_full = False
         self.is_connected = False
         self._up: Stream | None = None
         if server is not None:
@@ -107,7 +134,7 @@ class SimulatedTransport:
                 else:
                     accepted[0](data)
 
-            self._up = Stream(world, client, server.process, arrive)
+            self._up = Stream(world, client, server.process, arrive, self._on_arrival)
             self._up.send(b"")  # the first packet, which opens the connection
 
     def fileno(self) -> int:
@@ -133,15 +160,25 @@ class SimulatedTransport:
             return READABLE | WRITABLE
         if not self.is_connected:
             return 0
-        return WRITABLE | (READABLE if self._inbox or self._is_at_end else 0)
+        return (WRITABLE if self._room_bytes > 0 else 0) | (READABLE if self._inbox or self._is_at_end else 0)
+
+    @property
+    def _room_bytes(self) -> int:
+        assert self._up is not None
+        return self._network.world.rules.socket_bytes - self._up.under_way_bytes
 
     def send(self, buffers: Sequence[BytesLike]) -> int:
-        """Take the bytes, sometimes only some of them."""
+        """Take the bytes, sometimes only some of them; none while the socket is full."""
         if self._error is not None:
             raise self._error
         assert self._up is not None
-        self._network.sent_count += 1
         data = b"".join(buffers)
+        if len(data) >= self._room_bytes:
+            data = data[: max(self._room_bytes, 0)]
+            self._is_full = True
+            if not data:
+                return 0
+        self._network.sent_count += 1
         chance = self._network.world.random
         if len(data) > 1 and chance.random() < 0.05:
             data = data[: chance.randint(1, len(data) - 1)]
@@ -184,6 +221,12 @@ class SimulatedTransport:
         else:
             self._inbox.append(data)
         self._network.poller.note_ready()
+
+    def _on_arrival(self) -> None:
+        """Note that a full socket has room again."""
+        if self._is_full and not self._is_closed:
+            self._is_full = False
+            self._network.poller.note_ready()
 
     def _reset(self) -> None:
         if self._is_closed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,12 +37,26 @@ class Process:
 
 @dataclass(slots=True)
 class NetworkRules:
-    """What the network does to each message, drawn for each seed."""
+    """What the network does to each message, drawn for each seed; a socket holds so many bytes that are under way."""
 
     min_delay_ms: int = 0
     max_delay_ms: int = 4
     loss: float = 0.0
     repeat: float = 0.0
+    socket_bytes: int = 1 << 21
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """A wire that passes only so many bytes a second. Directions may share it: what is sent first passes first."""
+
+    bytes_per_s: int
+    free_at_ms: float = 0.0
+
+    def passes_at_ms(self, now_ms: int, size: int) -> int:
+        """Take bytes; return when the last of them has passed."""
+        self.free_at_ms = max(self.free_at_ms, now_ms) + size * 1000 / self.bytes_per_s
+        return math.ceil(self.free_at_ms)
 
 
 class World:
@@ -52,6 +67,7 @@ class World:
         random: The only source of chance.
         cuts: Directions in which nothing passes, as (from, to).
         slow: Milliseconds that messages in a direction take longer.
+        links: Wires of limited speed, by the directions of byte streams that go over them.
         history: What happened, for a failing seed.
     """
 
@@ -61,6 +77,7 @@ class World:
         self.rules = NetworkRules()
         self.cuts: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], int] = {}
+        self.links: dict[tuple[str, str], Link] = {}
         self.processes: dict[str, Process] = {}
         self.history: list[str] = []
         self.event_count = 0
