@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.wiring import connection_settings
-from kafkaprod.errors import ConnectionLostError, KafkaError, RequestTimedOutError
+from kafkaprod.errors import ConnectionLostError, InvalidRecordError, KafkaError, RequestTimedOutError
 from kafkaprod.net.node import ADVERTISED_HINT
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.in_flight import InFlightRequest
@@ -89,6 +89,7 @@ class ClusterClient:
         Raises:
             BootstrapError, AuthenticationError: No broker can be reached.
             RequestTimedOutError: No answer in time.
+            InvalidRecordError: The protocol cannot hold a text of the request.
             KafkaError: As NodePool.send.
         """
         for attempt in range(MAX_TRIES):
@@ -97,6 +98,10 @@ class ClusterClient:
             except ConnectionLostError:
                 if attempt == MAX_TRIES - 1 or self._is_one_try:
                     raise
+            except KafkaError:
+                raise
+            except ValueError as error:  # a text that the protocol cannot hold
+                raise InvalidRecordError(f"{type(request).__name__} cannot be sent: {error}") from None
         raise AssertionError("not reached")
 
     def wait(self, wait_ms: int) -> None:

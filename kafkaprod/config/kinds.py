@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkaprod.config.secret import HIDDEN, LiveSecret, Secret
+from kafkaprod.config.secret import HIDDEN, LiveSecret, Secret, without_query
 from kafkaprod.structs import INT32_MAX
 from kafkaprod.text import MAX_PROTOCOL_TEXT_BYTES, why_unsendable
 from kafkaprod.threads import importing
@@ -186,10 +186,10 @@ class Url:
         if parts.scheme not in self.schemes or not is_whole or "@" in parts.netloc:
             raise ValueError(value)
         _ = parts.port  # raises ValueError for one that is no port
-        return value.strip()
+        return parts.scheme + value.strip()[len(parts.scheme) :]  # in lower case
 
     def show(self, value: str) -> str:
-        return repr(value)
+        return repr(without_query(value))
 
 
 class Path:

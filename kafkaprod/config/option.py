@@ -15,8 +15,8 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkaprod.config.kinds import Kind, MalformedError, SecretText, Translate
-from kafkaprod.config.secret import HIDDEN
+from kafkaprod.config.kinds import Kind, MalformedError, SecretText, Translate, Url
+from kafkaprod.config.secret import HIDDEN, without_query
 from kafkaprod.errors import ConfigError
 
 Importance = Literal["high", "medium", "low"]
@@ -95,6 +95,8 @@ class Option(NamedTuple):
     def _show_given(self, value: object) -> str:
         if isinstance(self.kind, SecretText):
             return HIDDEN
+        if isinstance(self.kind, Url) and isinstance(value, str):
+            value = without_query(value)
         if isinstance(value, list | tuple):
             return f"[{', '.join(_show_scalar(item) for item in value)}]"
         return _show_scalar(value)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.producer_options import ProducerOptions
+from kafkaprod.config.secret import without_query
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
@@ -183,8 +184,9 @@ RULES: Final[tuple[Rule, ...]] = (
         "`sasl_oauthbearer_token_endpoint_url` needs a client's id and secret, or an assertion",
         lambda c: _asks_an_endpoint(c) and not _has_secret(c) and len(_assertion_sources(c)) == 0,
         lambda c: (
-            f"{_ENDPOINT}={c.sasl_oauthbearer_token_endpoint_url} needs {_CLIENT}_id and {_CLIENT}_secret, or an "
-            f"assertion: {_ASSERTION}_file, {_ASSERTION}_private_key_file or {_ASSERTION}_private_key_pem"
+            f"{_ENDPOINT}={without_query(c.sasl_oauthbearer_token_endpoint_url or '')} needs {_CLIENT}_id and "
+            f"{_CLIENT}_secret, or an assertion: {_ASSERTION}_file, {_ASSERTION}_private_key_file or "
+            f"{_ASSERTION}_private_key_pem"
         ),
     ),
     Rule(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 from collections.abc import Callable
+from typing import Final
 
 from kafkaprod.threads import importing
 
 HIDDEN = "[hidden]"
+MAX_FILE_BYTES: Final = 1 << 20  # of a secret, token or key
 
 logger = logging.getLogger("kafkaprod.config")
 
@@ -101,5 +105,33 @@ def _read(place: str) -> str:
     kind, _, name = place.partition(":")
     if kind == "env":
         return os.environ[name]
-    with open(name, encoding="utf-8") as file:
-        return file.read().removesuffix("\n").removesuffix("\r")
+    return read_secret_file(name).removesuffix("\n").removesuffix("\r")
+
+
+def read_secret_file(path: str) -> str:
+    """Return the text of a file that holds a secret, a token or a key.
+
+    Raises:
+        OSError: It cannot be read; it is no regular file, which might never end or never begin; or it is too large.
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe does not hold it up
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES} bytes", path)
+    return data.decode().replace("\r\n", "\n")
+
+
+def without_secrets(text: str, *secrets: str | None) -> str:
+    """Return what a peer said with each secret in it hidden: some repeat what they were sent."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def without_query(url: str) -> str:
+    """Return an address as errors show it: what stands after its ? may be secret."""
+    address, mark, _ = url.partition("?")
+    return f"{address}?{HIDDEN}" if mark else address

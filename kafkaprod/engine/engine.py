@@ -319,6 +319,15 @@ def _check_support(config: ProducerConfig) -> None:
             "sasl_mechanism=PLAIN with security_protocol=SASL_PLAINTEXT sends the password unencrypted: "
             "use SASL_SSL, or SCRAM"
         )
+    if config.sasl_mechanism == "OAUTHBEARER" and config.security_protocol == "SASL_PLAINTEXT":
+        logger.warning(
+            "sasl_mechanism=OAUTHBEARER with security_protocol=SASL_PLAINTEXT sends the token unencrypted: use SASL_SSL"
+        )
+    if (config.sasl_oauthbearer_token_endpoint_url or "").startswith("http:"):
+        logger.warning(
+            "sasl_oauthbearer_token_endpoint_url is an http: address: the client's secret or assertion, and the token, "
+            "travel unencrypted: use https:"
+        )
 
 
 def _close_reporter(reporter: Any) -> None:

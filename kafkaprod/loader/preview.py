@@ -9,6 +9,7 @@ from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import Source
+from kafkaprod.text import printable
 
 
 def print_preview(
@@ -51,19 +52,19 @@ def print_preview(
 
 
 def _print_bad(bad: BadRow, out: IO[str], *, stops: bool) -> None:
-    print(f"bad: {bad}", file=out)
+    print(printable(f"bad: {bad}"), file=out)
     if stops:
         raise LoadError(f"{bad}. The load would stop here; --on-error skip or dead-letter=FILE continues after it")
 
 
 def _print_record(source: Source, block: RowBlock, place: int, partition: int | None, out: IO[str]) -> None:
-    print(f"{source.name}, row {block.numbers[place] + 1}", file=out)
+    print(f"{printable(source.name)}, row {block.numbers[place] + 1}", file=out)
     if partition is not None or block.partitions is not None:
         print(f"  partition  {partition if block.partitions is None else block.partitions[place]}", file=out)
     if block.key is not None:
         print(f"  key        {_shown(block.key[place])}", file=out)
     for name, column in block.headers:
-        print(f"  header     {name}={_shown(column[place])}", file=out)
+        print(f"  header     {printable(name)}={_shown(column[place])}", file=out)
     if block.timestamps is not None:
         print(f"  timestamp  {block.timestamps[place]}", file=out)
     print(f"  value      {_shown(None if block.value is None else block.value[place])}", file=out)

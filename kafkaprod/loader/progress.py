@@ -10,7 +10,7 @@ from typing import IO, Any, Final
 
 from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.source import Source
-from kafkaprod.text import counted
+from kafkaprod.text import counted, printable
 
 LINE_EVERY_S: Final = 5.0
 BAR_EVERY_S: Final = 0.1
@@ -32,7 +32,7 @@ class Quiet:
 
     def show(self, text: str) -> None:
         """Print a line on stderr."""
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
     def close(self) -> None:
         """Stop: the load is over."""

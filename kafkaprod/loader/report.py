@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaprod.metrics import LatencyHistogram, Stage
-from kafkaprod.text import counted
+from kafkaprod.text import counted, printable
 
 SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 SCHEMA_VERSION: Final = 1  # of to_dict()
@@ -87,4 +87,4 @@ class LoadReport:
             text += f"; {counted(self.passed_count, 'record')} already in the log"
         if self.bad_in_all:
             text += f"; {counted(self.bad_in_all, 'bad row')}"
-        return text if self.manifest is None else f"{text}; manifest {self.manifest}"
+        return text if self.manifest is None else f"{text}; manifest {printable(self.manifest)}"

@@ -52,7 +52,7 @@ def exchange(
     host = parts.hostname or ""
     connect_s = connect_timeout_ms / 1000
     if parts.scheme == "https":
-        context = ssl.create_default_context() if tls is None else tls
+        context = _system_context() if tls is None else tls
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, parts.port, timeout=connect_s, context=context
         )
@@ -71,6 +71,12 @@ def exchange(
             return HttpAnswer(response.status, response.reason, names, content)
     finally:
         connection.close()
+
+
+def _system_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.hostname_checks_common_name = False  # only subject alternative names count (RFC 6125)
+    return context
 
 
 def _bound(connection: http.client.HTTPConnection, timeout_ms: int) -> None:

@@ -6,15 +6,16 @@ names, so brokers may have names that only its network knows.
 
 from __future__ import annotations
 
+import base64
 import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.config.connection_options import ConnectionOptions
-from kafkaprod.config.secret import Secret
-from kafkaprod.errors import ConfigError
+from kafkaprod.config.secret import Secret, without_secrets
+from kafkaprod.errors import ConfigError, printable
 from kafkaprod.net.background import Offload
 from kafkaprod.net.transport import OS_DEFAULT, TcpTransport, Transport
 from kafkaprod.structs import Node
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaprod.net.settings import ConnectionSettings
+
+_MAX_REASON_CHARACTERS: Final = 200
 
 
 class Proxy:
@@ -45,7 +48,7 @@ class Proxy:
         except ImportError as error:
             raise ConfigError("proxy_url needs python-socks: pip install 'kafkaprod[proxy]'") from error
         self._url = url
-        _, self.place = _read(url)
+        _, self.place, _ = _read(url)
         self._errors = (ProxyError, ProxyTimeoutError)
 
     def connect(self, host: str, port: int, timeout_ms: int) -> socket.socket:
@@ -55,11 +58,11 @@ class Proxy:
             OSError: The proxy cannot be reached, refuses, cannot reach the broker, or takes too long.
             ConfigError: The address has changed and cannot be used.
         """
-        proxy, self.place = _read(self._url, _Opener(timeout_ms))
+        proxy, self.place, secrets = _read(self._url, _Opener(timeout_ms))
         try:
             bound = proxy.connect(host, port)
         except self._errors as error:
-            raise OSError(str(error)) from None
+            raise OSError(printable(without_secrets(str(error), *secrets), _MAX_REASON_CHARACTERS)) from None
         return socket.socket(fileno=bound.detach())
 
     def begin(
@@ -124,17 +127,23 @@ class ProxySlowError(OSError):
     """The proxy's answer was not complete in time."""
 
 
-def _read(url: Secret, opener: _Opener | None = None) -> tuple[Any, str]:
-    """Return the library's proxy and its place. Raises ConfigError if the text is not an address."""
+def _read(url: Secret, opener: _Opener | None = None) -> tuple[Any, str, list[str]]:
+    """Return the library's proxy, its place, and what is hidden though a proxy repeats it.
+
+    Raises:
+        ConfigError: The text is not an address.
+    """
     from python_socks import parse_proxy_url
     from python_socks.sync import Proxy as SyncProxy
 
     try:
         text = url.reveal()
-        kind, host, port, _, _ = parse_proxy_url(text)
+        kind, host, port, user, password = parse_proxy_url(text)
         scheme = kind.name.lower()
         options: dict[str, Any] = {} if scheme == "http" else {"rdns": True}
-        return SyncProxy.from_url(text, forward=opener, **options), f"{scheme}://{host}:{port}"
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+        proxy = SyncProxy.from_url(text, forward=opener, **options)
+        return proxy, f"{scheme}://{host}:{port}", [password or "", login]
     except (ValueError, TypeError) as error:
         raise ConfigError(
             "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "

@@ -10,10 +10,10 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from kafkaprod.config.oauth_options import OAuthOptions
+from kafkaprod.config.secret import read_secret_file
 from kafkaprod.errors import ConfigError
 
 
@@ -69,7 +69,7 @@ def _template(options: OAuthOptions) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         template = json.loads(_read("sasl_oauthbearer_assertion_template_file", path))
         return dict(template.get("header", {})), dict(template.get("payload", {}))
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise ConfigError(
             f"sasl_oauthbearer_assertion_template_file={path!r} is not a JSON object with header and payload"
         ) from None
@@ -98,7 +98,7 @@ def _signature(options: OAuthOptions, pem: bytes, signed: bytes) -> bytes:
 
 def _read(option: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_secret_file(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{option}={path!r} cannot be read: {error}") from None
 

@@ -127,6 +127,7 @@ def endpoint_context(options: OAuthOptions) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
     if options.https_ca_location is not None:
         _load_pem(context, "https_ca_location", options.https_ca_location)
     if options.https_ca_pem is not None:

@@ -13,10 +13,10 @@ import ssl
 import time
 import urllib.parse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kafkaprod.config.oauth_options import JWT_BEARER, OAuthOptions
+from kafkaprod.config.secret import read_secret_file, without_query, without_secrets
 from kafkaprod.errors import AuthenticationError, ConfigError, ConnectionLostError, KafkaError, printable
 from kafkaprod.security.assertions import assertion
 from kafkaprod.security.oauthbearer import BearerToken
@@ -101,7 +101,7 @@ class TokenEndpoint:
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionLostError(f"token endpoint {self._name} cannot be used: {error or type(error)}") from None
         if answer.status != http.HTTPStatus.OK:
-            raise self._refusal(answer)
+            raise self._refusal(answer, self._sent_secrets(headers, body))
         return self._read_answer(answer.body)
 
     def _request(self) -> tuple[str, str, dict[str, str], bytes | None]:
@@ -131,17 +131,28 @@ class TokenEndpoint:
             client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
         return f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}"
 
-    def _refusal(self, answer: Answer) -> KafkaError:
+    def _sent_secrets(self, headers: Mapping[str, str], body: bytes | None) -> list[str]:
+        """Return what must not be shown though the endpoint repeats it."""
+        secret = self._options.sasl_oauthbearer_client_credentials_client_secret
+        text = "" if secret is None else secret.reveal()
+        form = urllib.parse.parse_qs((body or b"").decode())
+        proofs = [value for name in ("assertion", "client_assertion") for value in form.get(name, ())]
+        basic = headers.get("Authorization", "").removeprefix("Basic ")
+        return [text, urllib.parse.quote_plus(text), basic, *proofs]
+
+    def _refusal(self, answer: Answer, secrets: list[str]) -> KafkaError:
         fields = _json_object(answer.body)
         code = fields.get("error")
         parts = [str(fields[name]) for name in ("error", "error_description") if isinstance(fields.get(name), str)]
-        why = printable(": ".join(parts), _MAX_REASON_CHARACTERS) or answer.reason
+        why = printable(without_secrets(": ".join(parts), *secrets), _MAX_REASON_CHARACTERS)
+        why = why or without_secrets(answer.reason, *secrets)
         hint = _HINTS.get(code) if isinstance(code, str) else None
         hint = hint or _HINTS.get(answer.status, "")
         if code == _UNSUPPORTED_GRANT:
             hint += f" sasl_oauthbearer_grant_type={self._options.sasl_oauthbearer_grant_type}"
         if 300 <= answer.status < 400:
-            hint = f"redirects are not followed: give {printable(answer.headers.get('location', ''), 200)}"
+            place = without_query(answer.headers.get("location", ""))
+            hint = f"redirects are not followed: give {printable(without_secrets(place, *secrets), 200)}"
         text = f"token endpoint {self._name}: HTTP {answer.status} {why}{f' ({hint})' if hint else ''}"
         is_passing = answer.status >= 500 or answer.status == _TOO_MANY
         return ConnectionLostError(text) if is_passing else AuthenticationError(text)
@@ -164,9 +175,9 @@ class TokenEndpoint:
     def _read_file(self) -> str:
         path = urllib.parse.unquote(urllib.parse.urlsplit(self._url).path)
         try:
-            return Path(path).read_text(encoding="utf-8").strip()
+            return read_secret_file(path).strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"sasl_oauthbearer_token_endpoint_url={self._url} cannot be read: {error}") from None
+            raise ConfigError(f"sasl_oauthbearer_token_endpoint_url={self._name} cannot be read: {error}") from None
 
 
 def parse_extensions(text: str) -> dict[str, str]:

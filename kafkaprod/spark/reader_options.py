@@ -236,7 +236,7 @@ def _json(text: str) -> Any:
     """Return the parsed text; None if it is not JSON."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import threading
 from collections.abc import Iterator
@@ -107,6 +108,11 @@ class Buffers:
         self.mask: Any = np.ones(255, np.bool_)
         self.bitmap: Any = np.full(32, 255, np.uint8)
         self.data = bytearray(b"x" * 4096)
+        self.arrays: Any = None  # without pyarrow there are none
+        if importlib.util.find_spec("pyarrow") is not None:
+            from tests.fuzz.changing_arrays import ChangingArrays
+
+            self.arrays = ChangingArrays()
         self._rng = rng
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._spoil, daemon=True)
@@ -126,9 +132,13 @@ class Buffers:
         self.offsets32[:] = np.arange(0, 2048, 8)
         self.offsets64[:] = np.arange(0, 2048, 8)
         self.partitions[:] = 0
+        if self.arrays is not None:
+            self.arrays.restore()
 
     def _spoil(self) -> None:
         while not self._is_over.wait(0.0002):
+            if self.arrays is not None:
+                self.arrays.wreck(self._rng)
             target: Any = self._rng.choice(
                 [self.offsets32, self.offsets64, self.partitions, self.timestamps, self.bitmap]
             )

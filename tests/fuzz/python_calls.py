@@ -155,6 +155,47 @@ class Call(Arguments):
         send = self.producer.send_table
         self.look(send(TOPIC, data, value=value, key=self._name(), headers=self.headers(), partition=partition))
 
+    def call_send_changing_arrays(self) -> Any:
+        """Rows of Arrow arrays of every layout, which another thread writes to."""
+        arrays, rng = self.buffers.arrays, self.rng
+        if arrays is None:
+            return
+        names = rng.sample(arrays.table.column_names, rng.randrange(1, 5))
+        data = arrays.table.select(names).slice(rng.randrange(3), rng.choice([1, 100, 1000]))
+        schema = self._schema(names)
+        value = self.pick(
+            lambda: JsonRows(), lambda: JsonRows(columns=names[:1]), lambda: AvroRows(schema=schema, schema_id=1)
+        )
+        key = rng.choice([None, None, names[0]])
+        self.look(self.producer.send_table(TOPIC, data, value=rng.choice([value, value, names[-1]]), key=key))
+
+    def core_changing_arrays(self) -> Any:
+        """The encoders alone, with columns, headers and partitions of such arrays."""
+        arrays = self.buffers.arrays
+        if arrays is None:
+            return
+        from kafkaprod._core.columns.arrow import ArrowStream
+
+        count = len(arrays.table.column_names)
+        (batch,) = ArrowStream(arrays.table)
+        columns = self.rng.sample(range(count), self.rng.randrange(1, 5))
+        index = columns[0]
+        self.pick(
+            lambda: JsonEncoder(batch, columns).encode(0, 1 << 20),
+            lambda: JsonEncoder(batch, columns, self.rng.random() < 0.5).encode(self.rng.randrange(1000), 1 << 14),
+            lambda: batch.to_pylist(columns, 0, 100),
+            lambda: batch.byte_column(index).rows(0, 1000),
+            lambda: batch.headers(index),
+            lambda: batch.partitions(index),
+            lambda: batch.timestamps_ms(index, 1000),
+            lambda: batch.topics(index, None),
+        )
+
+    def _schema(self, names: list[str]) -> str:
+        from tests.fuzz.changing_arrays import avro_schema
+
+        return avro_schema(names)
+
     def _name(self) -> Any:
         return self.rng.choice(["value", "key", "n", "json", None, 5, b"same"])
 

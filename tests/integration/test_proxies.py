@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import socket
+import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +92,30 @@ def test_a_proxy_that_is_down_is_named(embedded_broker: EmbeddedBroker) -> None:
 def test_a_bad_address_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(ConfigError, match="proxy_url must be socks5://host:port"):
         Producer(bootstrap_servers="localhost:1", proxy_url=url)
+
+
+def test_a_proxy_that_repeats_the_login_does_not_have_it_shown(embedded_broker: EmbeddedBroker) -> None:
+    login = base64.b64encode(b"me:proxy-secret")
+    answer = b"HTTP/1.1 407 \x1b]0;owned\x07 Basic " + login + b" proxy-secret\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    client.recv(4096)
+                    client.sendall(answer)
+                    client.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://me:proxy-secret@127.0.0.1:{listener.getsockname()[1]}"
+        with (
+            Producer(bootstrap_servers=embedded_broker.bootstrap_servers, proxy_url=url) as producer,
+            pytest.raises(BootstrapError) as caught,
+        ):
+            producer.check(10)
+        listener.shutdown(socket.SHUT_RDWR)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "407" in shown
+    for secret in ("proxy-secret", login.decode(), "\x1b"):
+        assert secret not in shown

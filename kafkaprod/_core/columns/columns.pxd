@@ -126,16 +126,22 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
     elif c.layout == OFFSETS32:
         begin = load_i32(&c.offsets32[i])
         size = load_i32(&c.offsets32[i + 1]) - begin
+        if not is_within(c, begin, size, c.data_size):
+            length[0] = NULL_LENGTH
+            return
         data[0] = c.data + begin
-        length[0] = size if is_within(c, begin, size, c.data_size) else NULL_LENGTH
+        length[0] = size
     elif c.layout == PLACES:
         data[0] = c.places[i].data
         length[0] = c.places[i].length
     elif c.layout == OFFSETS64:
         begin = load_i64(&c.offsets64[i])
         size = wrapping_difference(load_i64(&c.offsets64[i + 1]), begin)
+        if not is_within(c, begin, size, c.data_size):
+            length[0] = NULL_LENGTH
+            return
         data[0] = c.data + begin
-        length[0] = size if is_within(c, begin, size, c.data_size) else NULL_LENGTH
+        length[0] = size
     elif c.layout == FIXED:
         data[0] = c.data + i * c.width
         length[0] = c.width
@@ -163,11 +169,11 @@ cdef inline const char *column_address(const ByteColumn *c, Py_ssize_t i) noexce
     """Return where the bytes of row i may be: for prefetching only, not checked and not to be read."""
     i += c.start
     if c.layout == OFFSETS32:
-        return c.data + load_i32(&c.offsets32[i])
+        return <const char *>(<size_t>c.data + <size_t>load_i32(&c.offsets32[i]))  # may lie anywhere
     if c.layout == PLACES:
         return c.places[i].data
     if c.layout == OFFSETS64:
-        return c.data + load_i64(&c.offsets64[i])
+        return <const char *>(<size_t>c.data + <size_t>load_i64(&c.offsets64[i]))
     return c.data + i * c.width
 
 

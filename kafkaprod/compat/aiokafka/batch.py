@@ -50,6 +50,9 @@ class BatchBuilder:
         key = key if self._key_serializer is None else self._key_serializer(key)
         value = value if self._value_serializer is None else self._value_serializer(value)
         pairs = list(headers or ())
+        for name, _ in pairs:
+            if not isinstance(name, str):
+                raise TypeError(f"the name of a header must be str, not {type(name).__name__}")
         size = _RECORD_BYTES + len(key or b"") + len(value or b"")
         size += sum(len(name.encode()) + len(content or b"") + 10 for name, content in pairs)
         if self.values and self._size + size > self._max_bytes:

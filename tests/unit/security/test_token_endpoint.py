@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from kafkaprod.config import ProducerConfig
+from kafkaprod.engine.engine import _check_support
 from kafkaprod.engine.wiring import token_provider
 from kafkaprod.errors import AuthenticationError, ConfigError, ConnectionLostError
 from kafkaprod.net.http_exchange import exchange
@@ -316,3 +318,76 @@ def test_text_of_the_provider_is_shown_and_is_no_format(issuer: TokenIssuer, tex
     with pytest.raises(AuthenticationError) as caught:
         fetch(with_client(issuer.url))
     assert f"{text}: {text}" in str(caught.value)
+
+
+class EchoingIssuer(BaseHTTPRequestHandler):
+    """Refuses, and repeats what it was sent in each place that an error shows."""
+
+    status = 400
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        echo = f"{form} {self.headers['Authorization']} {SECRET}"
+        self.send_response(self.status, echo)
+        self.send_header("Location", f"http://elsewhere/?code={SECRET}")
+        self.end_headers()
+        if self.status == 400:
+            self.wfile.write(json.dumps({"error": "bad", "error_description": echo}).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("status", [302, 400, 401])
+def test_an_endpoint_that_repeats_the_secret_does_not_have_it_shown(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(EchoingIssuer, "status", status)
+    with HTTPServer(("127.0.0.1", 0), EchoingIssuer) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with pytest.raises(AuthenticationError, match=f"HTTP {status}") as caught:
+            fetch(with_client(f"http://127.0.0.1:{server.server_port}/token?code=QUERY"))
+    basic = base64.b64encode(f"{CLIENT_ID}:{SECRET}".encode()).decode()
+    for secret in (SECRET, basic, "QUERY"):
+        assert secret not in str(caught.value)
+
+
+def test_the_query_of_an_address_is_shown_nowhere() -> None:
+    url = "https://h/token?code=QUERY"
+    assert "QUERY" not in repr(with_client(url))
+    for options in ({}, {"sasl.mechanism": "PLAIN"}, {"sasl.oauthbearer.token.endpoint.url": "ftp://h/?code=QUERY"}):
+        with pytest.raises(ConfigError) as caught:
+            ProducerConfig.from_options({**LOGIN, "sasl.oauthbearer.token.endpoint.url": url, **options})
+        assert "QUERY" not in str(caught.value)
+
+
+def test_the_scheme_of_an_address_may_be_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a.b.c\n")
+    assert fetch(config(f"FILE://{tmp_path}/token")).value == "a.b.c"
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "fifo"])
+def test_a_file_that_never_ends_is_refused(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    place = tmp_path / path  # an absolute path stays what it is
+    with pytest.raises(ConfigError, match="not a regular file"):
+        fetch(config(place.as_uri()))
+    with pytest.raises(ConfigError, match="not a regular file"):
+        fetch(config("http://h/", sasl_oauthbearer_assertion_file=str(place)))
+    with pytest.raises(ConfigError, match="file:PATH of a readable file"):
+        config("http://h/", sasl_oauthbearer_client_secret=f"file:{place}")
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"security.protocol": "SASL_SSL"}, "travel unencrypted"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://h/"}, "sends the token unencrypted"),
+    ],
+)
+def test_tokens_and_secrets_in_clear_bring_a_warning(
+    caplog: pytest.LogCaptureFixture, options: dict[str, str], warning: str
+) -> None:
+    chosen = {**LOGIN, **CLIENT, "sasl.oauthbearer.token.endpoint.url": "http://h/", **options}
+    _check_support(ProducerConfig.from_options(chosen))
+    assert [warning in record.getMessage() for record in caplog.records] == [True]
