@@ -225,7 +225,7 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     RemoveTopicRecord: (9, 0),
     UserScramCredentialRecord: (11, 0),
     FeatureLevelRecord: (12, 0),
-    ClientQuotaRecord: (14, 1),
+    ClientQuotaRecord: (14, 0),
     ProducerIdsRecord: (15, 0),
     BrokerRegistrationChangeRecord: (17, 2),
     AccessControlEntryRecord: (18, 0),
@@ -233,7 +233,9 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     NoOpRecord: (20, 0),
     RemoveUserScramCredentialRecord: (22, 0),
 }
-_CLASSES: Final = {(key, version): record for record, (key, version) in RECORD_TYPES.items()}
+_FORMER_TYPES: Final[dict[tuple[int, int], type[Struct]]] = {(14, 1): ClientQuotaRecord}
+"""Of logs that kafkaprod 0.2 wrote; Kafka has no such version. The bytes are those of version 0."""
+_CLASSES: Final = _FORMER_TYPES | {(key, version): record for record, (key, version) in RECORD_TYPES.items()}
 
 
 def encode(record: Struct) -> bytes:

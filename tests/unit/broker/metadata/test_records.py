@@ -7,6 +7,7 @@ import pytest
 from kafkaprod.broker.metadata.records import (
     RECORD_TYPES,
     BrokerEndpoint,
+    ClientQuotaRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -51,3 +52,10 @@ def test_nested_and_nullable_fields_survive() -> None:
 def test_foreign_bytes_are_refused(value: bytes) -> None:
     with pytest.raises(CorruptDataError):
         decode(value)
+
+
+def test_a_quota_has_kafkas_only_version_and_one_of_an_older_log_is_read() -> None:
+    record = ClientQuotaRecord(key="producer_byte_rate", value=1000.0)
+    value = encode(record)
+    assert value[:3] == bytes([1, 14, 0])
+    assert decode(bytes([1, 14, 1]) + value[3:]) == record
