@@ -27,6 +27,7 @@ from kafkaprod.config.kinds import (
 )
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, REQUIRED, Section
 from kafkaprod.config.secret import Secret
+from kafkaprod.config.secret_sources import SecretSources
 
 if TYPE_CHECKING:
     import ssl
@@ -71,6 +72,16 @@ class ConnectionOptions:
         "brokers: a cluster that is not trusted could name any host and port that this machine reaches. A name "
         "allows every address of that host; an address or a network allows the addresses in it, whatever the name. If "
         "empty: all.",
+    )
+    allowed_secret_sources: tuple[str, ...] | None = _SERVERS.option(
+        None,
+        SecretSources(),
+        LOW,
+        "Which variables and files the other options may name, for programs that take options from others: "
+        "`env:NAME`, `env:PREFIX*`, `file:/PATH`, `file:/DIRECTORY/`, or `none`. It concerns secrets given as `env:` "
+        "or `file:`, and files of tokens and assertions: what is in them is sent to servers that the same options "
+        "choose. None: any. The variable `KAFKAPROD_ALLOWED_SECRET_SOURCES` bounds all clients of a process; both "
+        "must allow.",
     )
     proxy_url: Secret | None = _SERVERS.option(
         None,

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafkaprod.config.kinds import SecretText
 from kafkaprod.config.oauth_options import JWT_BEARER
+from kafkaprod.config.option import options_of
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.secret import without_query
+from kafkaprod.config.secret_sources import VARIABLE, refused_source
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
@@ -76,6 +79,11 @@ def _other_schemes(c: ProducerOptions) -> list[str]:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        "`allowed_secret_sources`, if given, names the variables and files of secrets, tokens and assertions",
+        lambda c: refused_source(c, _SECRETS) is not None,
+        lambda c: _refused_place(c),
+    ),
     Rule(
         "a protocol before an address in `bootstrap_servers` (`SSL://host:9093`) is `security_protocol`",
         lambda c: bool(_other_schemes(c)),
@@ -243,6 +251,18 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
     ),
 )
+
+
+_SECRETS: Final = tuple(
+    option.name for option in options_of(ProducerOptions).values() if isinstance(option.kind, SecretText)
+)
+
+
+def _refused_place(c: ProducerOptions) -> str:
+    name, place = refused_source(c, _SECRETS) or ("", "")
+    return (
+        f"{name}={place} is not allowed: allowed_secret_sources, or the variable {VARIABLE}, does not name that place"
+    )
 
 
 def _token_sources(c: ProducerOptions) -> list[str]:

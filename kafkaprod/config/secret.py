@@ -80,6 +80,11 @@ class LiveSecret(Secret):
         """Whether another `reveal` may give another text."""
         return True
 
+    @property
+    def place(self) -> str:
+        """Where it is read: `env:NAME` or `file:PATH`."""
+        return self._place
+
     def reveal(self) -> str:
         """The text as it is now. May block: a file is read."""
         try:

@@ -27,6 +27,7 @@ from kafkaprod.config.kinds import (
 from kafkaprod.config.option import Option
 from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import REFUSED_VALUES
+from kafkaprod.config.secret_sources import SecretSources
 
 _HEAD: Final = '''\
 """The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
@@ -60,6 +61,7 @@ _TYPES: Final[Mapping[type, str]] = {
     MechanismName: "str",
     Acks: "int | str",
     Hosts: "str | Sequence[str]",
+    SecretSources: "str | Sequence[str]",
     Addresses: "str | Sequence[str | tuple[str, int]]",
     HookList: "Iterable[Any]",
     TlsContext: "ssl.SSLContext",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaprod.config.kinds import SecretText
+from kafkaprod.config.secret import LiveSecret
+from kafkaprod.config.secret_sources import VARIABLE, is_allowed_in_process
 from kafkaprod.errors import ConfigError, InvalidRecordError, SerializationError
 from kafkaprod.tables import AvroRows
 from kafkaprod.tables.avro import AvroEncoder
@@ -129,6 +131,9 @@ def _check_columns(schema: Any, columns: Sequence[str]) -> None:
 def _registry_value(name: str, value: str) -> str:
     """Return an option of the registry; `env:NAME` and `file:PATH` are followed as in the producer's passwords."""
     try:
-        return str(_SECRET.parse(value).reveal())
+        secret = _SECRET.parse(value)
     except ValueError:
         raise ConfigError(f"{name} must be {_SECRET.allowed}") from None
+    if isinstance(secret, LiveSecret) and not is_allowed_in_process(secret.place):
+        raise ConfigError(f"{name}={secret.place} is not allowed: the variable {VARIABLE} does not name that place")
+    return secret.reveal()

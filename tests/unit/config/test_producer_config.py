@@ -444,6 +444,10 @@ OAUTH = {
 
 CONFLICTS: list[tuple[dict[str, object], str]] = [
     ({"bootstrap.servers": Addresses().parse("SSL://a:1")}, "does not agree with security_protocol=PLAINTEXT"),
+    (
+        {"allowed_secret_sources": (), "sasl_oauthbearer_assertion_file": "/f"},
+        "sasl_oauthbearer_assertion_file=file:/f is not allowed",
+    ),
     ({"acks": 1, "enable_idempotence": True}, "acks=1 conflicts with enable_idempotence=true"),
     ({"acks": 1, "transactional_id": "t"}, "acks=1 conflicts with enable_idempotence=true"),
     ({"acks": 0, "enable_idempotence": True}, "acks=0 conflicts"),
