@@ -1,145 +1,18 @@
 """The lock-free protocols of the core, each explored in every order that a processor may give it.
 
-No run on real processors shows that an order is impossible; this walks all of them. A protocol is a few steps for each
-thread, copied by hand from the code that its test names: who changes that code changes the steps here. Two machines:
-
-    tso: stores wait in a buffer and reach memory in order (x86-64)
-    weak: they reach memory in any order over addresses, a published one after those before it; and a load may be
-        answered earlier than its place, but not before an observe that stands in front of it
-
-The second is a small model of aarch64: locks and exchanges wait there for the stores in front of them, which the
-processor does not ask, and no load is taken before a branch. What it finds is there; it does not find all that is.
+A protocol is a few steps for each thread, copied by hand from the code that its test names: who changes that code
+changes the steps here. `tests/support/core/orders.py` walks all states of two machines, x86-64 and a weaker one.
 Each protocol is also explored with one mend taken out: the explorer must find what that loses.
+`test_lock_models.py` has those that wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
-
 import pytest
 
-TSO, WEAK = "tso", "weak"
-
-Memory = tuple[tuple[str, int], ...]
-Step = tuple[str | int, ...]
-Programs = tuple[tuple[Step, ...], ...]
-
-
-class Thread(NamedTuple):
-    """Where a thread is, what it has read, its stores that are not in memory yet, and the loads it answered early."""
-
-    at: int
-    read: Memory
-    stores: tuple[tuple[str, int, bool], ...]
-    past: Memory
-
-
-class State(NamedTuple):
-    memory: Memory
-    threads: tuple[Thread, ...]
-
-
-def changed(pairs: Memory, name: str, value: int) -> Memory:
-    return tuple(sorted({**dict(pairs), name: value}.items()))
-
-
-def replaced(state: State, index: int, thread: Thread, memory: Memory | None = None) -> State:
-    threads = (*state.threads[:index], thread, *state.threads[index + 1 :])
-    return State(state.memory if memory is None else memory, threads)
-
-
-def drained(state: State, index: int, machine: str) -> Iterator[State]:
-    """Each state in which one more store of the thread has reached memory."""
-    thread = state.threads[index]
-    for i, (name, value, is_published) in enumerate(thread.stores):
-        earlier = thread.stores[:i]
-        if i > 0 and (machine == TSO or is_published or any(name == other for other, _, _ in earlier)):
-            continue
-        rest = thread._replace(stores=(*earlier, *thread.stores[i + 1 :]))
-        yield replaced(state, index, rest, changed(state.memory, name, value))
-
-
-def looked_ahead(state: State, index: int, program: tuple[Step, ...]) -> Iterator[State]:
-    """On the weak machine: answer a later load now, unless an observe, a fence or an exchange stands before it."""
-    thread = state.threads[index]
-    own = {name for name, _, _ in thread.stores}
-    for kind, *names in program[thread.at :]:
-        if kind in ("observe", "fence", "swap", "add", "lock", "if"):
-            return
-        name = str(names[0])
-        if kind == "load" and name not in own and name not in dict(thread.past):
-            early = changed(thread.past, name, dict(state.memory)[name])
-            yield replaced(state, index, thread._replace(past=early))
-        if kind in ("store", "publish"):
-            own.add(name)
-
-
-def stepped(state: State, index: int, program: tuple[Step, ...]) -> Iterator[State]:
-    """The state after the thread's next step; none while that must wait."""
-    thread = state.threads[index]
-    kind, *operands = program[thread.at]
-    after = thread._replace(at=thread.at + 1)
-    memory = dict(state.memory)
-    if kind in ("store", "publish"):
-        name, value = str(operands[0]), int(operands[1])
-        past = tuple(pair for pair in after.past if pair[0] != name)
-        yield replaced(
-            state, index, after._replace(stores=(*thread.stores, (name, value, kind == "publish")), past=past)
-        )
-    elif kind in ("load", "observe"):
-        name = str(operands[0])
-        own = [value for other, value, _ in thread.stores if other == name]
-        early = dict(thread.past) if kind == "load" else {}
-        value = own[-1] if own else early.get(name, memory[name])
-        past = tuple(pair for pair in thread.past if pair[0] != name) if kind == "load" else ()
-        yield replaced(state, index, after._replace(read=changed(thread.read, name, value), past=past))
-    elif kind == "if":  # read value, how many steps to skip otherwise
-        skip = 0 if dict(thread.read)[str(operands[0])] == operands[1] else int(operands[2])
-        yield replaced(state, index, thread._replace(at=thread.at + 1 + skip))
-    elif kind == "fence":
-        if not thread.stores:
-            yield replaced(state, index, after)
-    elif not thread.stores:  # swap, add, lock: at once, after the thread's stores are in memory
-        name, value = str(operands[0]), int(operands[1])
-        if kind == "lock" and memory[name] != 0:
-            return  # waits
-        result = memory[name] + value if kind == "add" else memory[name]
-        read = changed(thread.read, name, result)
-        new = result if kind == "add" else value
-        yield replaced(state, index, after._replace(read=read, past=()), changed(state.memory, name, new))
-
-
-def explore(
-    machine: str, programs: Programs, is_wrong: Callable[[dict[str, int], list[dict[str, int]]], bool]
-) -> tuple[int, int]:
-    """Walk all states; return how many there are, and how many ends are wrong."""
-    names = {str(step[1]) for program in programs for step in program if len(step) > 1}
-    start = State(tuple((name, 0) for name in sorted(names)), tuple(Thread(0, (), (), ()) for _ in programs))
-    seen, todo, wrong = {start}, [start], 0
-    while todo:
-        state = todo.pop()
-        following: list[State] = []
-        for index, program in enumerate(programs):
-            following += drained(state, index, machine)
-            if state.threads[index].at < len(program):
-                following += stepped(state, index, program)
-                if machine == WEAK:
-                    following += looked_ahead(state, index, program)
-        if not following:
-            wrong += is_wrong(dict(state.memory), [dict(thread.read) for thread in state.threads])
-        fresh = set(following) - seen
-        seen |= fresh
-        todo += fresh
-    return len(seen), wrong
-
+from tests.support.core.orders import TSO, WEAK, Step, explore, without
 
 FENCE: Step = ("fence",)
-
-
-def without(program: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
-    assert step in program
-    return tuple(other for other in program if other != step)
 
 
 # accumulator.pyx, append_locked() and tell_sender(); set_sender_sleeps(), then drain.pyx, ready().
