@@ -253,7 +253,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 
-_SECRETS: Final = tuple(
+_SECRETS: Final[tuple[str, ...]] = tuple(
     option.name for option in options_of(ProducerOptions).values() if isinstance(option.kind, SecretText)
 )
 
