@@ -30,7 +30,7 @@ from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
 from kafkaprod.producer import Producer
 from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
-from kafkaprod.structs import RecordMetadata
+from kafkaprod.structs import NodeHealth, RecordMetadata
 
 if TYPE_CHECKING:
     from kafkaprod.admin.cluster import ClusterInfo
@@ -211,6 +211,10 @@ class AsyncProducer:
     def config(self) -> ProducerConfig:
         """The effective configuration."""
         return self._engine.config
+
+    def node_states(self) -> dict[int, NodeHealth]:
+        """Producer.node_states()."""
+        return self._engine.node_states()
 
     def metrics(self) -> Snapshot:
         """Producer.metrics()."""

@@ -25,6 +25,7 @@ from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
+from kafkaprod.structs import NodeHealth
 from kafkaprod.threads import importing
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
@@ -300,9 +301,8 @@ class Producer(RecordSender):
         Args:
             timeout: Seconds; what is not delivered then fails with ProducerClosedError. None: as long as it takes.
 
-        An open transaction is aborted, which takes max_block_ms at most; close(0) leaves it to its timeout.
-        A second call waits, too; the earliest end of all calls holds. From a delivery callback it acts as close(0)
-        and returns at once. Failures that were never checked are logged.
+        An open transaction is aborted, in max_block_ms at most; close(0) leaves it to its timeout. A second call waits,
+        too; the earliest end holds. In a delivery callback it acts as close(0). Unchecked failures are logged.
 
         Raises:
             TimeoutError: The sender thread has not ended a second after the timeout; the message names what it runs.
@@ -345,9 +345,8 @@ class Producer(RecordSender):
     def check(self, timeout: float = 10.0) -> None:
         """Find out now, in `timeout` seconds, whether the cluster can be reached with these options.
 
-        It logs in, reads metadata, and connects to a broker at the address that the cluster names. Raises
-        BootstrapError, which names each server, how far the connection came, and the cause; AuthenticationError for
-        a refused login or certificate; RequestTimedOutError for a server that did not answer after the login.
+        It logs in, reads metadata, and connects to a broker at its own address. Raises BootstrapError, which names
+        servers and causes, AuthenticationError (login, certificate), RequestTimedOutError (no answer after the login).
         """
         self._host.check_usable()
         _cluster_calls().check_cluster(self.config, timeout)
@@ -373,6 +372,10 @@ class Producer(RecordSender):
     def bootstrap_connected(self) -> bool:
         """Whether cluster metadata has arrived."""
         return self._engine.topic_watch.is_connected
+
+    def node_states(self) -> dict[int, NodeHealth]:
+        """Return how each broker is, by node id. Thread-safe; never waits."""
+        return self._engine.node_states()
 
     def metrics(self) -> Snapshot:
         """Return Kafka's producer metrics as {group: {name: value}}, as kafka-python does."""

@@ -242,7 +242,9 @@ class OptionTypes(TypedDict, total=False):
     takes: what waits longer would expire on the way."""
     queue_buffering_max_kbytes: Any
     buffer_full_policy: str
-    """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once."""
+    """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once;
+    `isolate`: wait, but raise NodeBufferFullError at once for a record of a sick broker that has used up its share, so
+    that other brokers' records do not wait behind it."""
     compression_type: str | None
     """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
     compression_codec: str | None
@@ -264,8 +266,8 @@ class OptionTypes(TypedDict, total=False):
     partitioner_adaptive_partitioning_enable: bool | str
     """Records without a key go rather to brokers whose queues are short (KIP-794)."""
     partitioner_availability_timeout_ms: int | str
-    """Records without a key avoid a broker that took no data for this time, and leave its partition; 0, Kafka's
-    default: never avoid one."""
+    """Records without a key avoid a broker that has not answered for this time (and for twice the time in which it
+    usually does), or that has no connection, and leave its partition; 0, Kafka's default: never avoid one."""
     partitioner_rack_aware: bool | str
     """Records without a key prefer leaders in `client_rack`."""
     client_rack: str

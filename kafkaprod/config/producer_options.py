@@ -194,9 +194,11 @@ class ProducerOptions(OAuthOptions):
     )
     buffer_full_policy: str = _BATCHING.option(
         "block",
-        Choice(("block", "raise")),
+        Choice(("block", "raise", "isolate")),
         MEDIUM,
-        "What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once.",
+        "What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once; "
+        "`isolate`: wait, but raise NodeBufferFullError at once for a record of a sick broker that has used up its "
+        "share, so that other brokers' records do not wait behind it.",
     )
 
     # -- compression ---------------------------------------------------------------------------------------------------
@@ -248,8 +250,8 @@ class ProducerOptions(OAuthOptions):
         500,
         Integer(0, INT64_MAX),
         LOW,
-        "Records without a key avoid a broker that took no data for this time, and leave its partition; "
-        "0, Kafka's default: never avoid one.",
+        "Records without a key avoid a broker that has not answered for this time (and for twice the time in which it "
+        "usually does), or that has no connection, and leave its partition; 0, Kafka's default: never avoid one.",
         unit="ms",
     )
     partitioner_rack_aware: bool = _PARTITIONING.option(

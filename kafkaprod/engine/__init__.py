@@ -6,8 +6,8 @@ engine             owns the parts; started and stopped by a producer
 wiring             builds the parts from the configuration
 loop               the sender thread: drain, send, poll, settle
 identity_requests  sends the requests that the identity wants
+sending            gives nodes what is ready for them
 answers            settles the produce requests that have ended
-memory_shares      how much memory each node's records may hold, by the rate at which it answers
 upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for
 delivery_rules     what each error of a broker means for a batch
@@ -17,5 +17,7 @@ purges             calls of purge(), which fail records that have no outcome yet
 steps              waits as generators, for threads and event loops
 telemetry          pushes the producer's metrics to brokers that request them (KIP-714)
 paths              what the way to each node carries, by its answers
+node_states        which nodes are slow or sick
+memory_shares      how much memory each node's records may hold
 identity           producer id and epoch; transactions implement it, too
 """

@@ -21,7 +21,6 @@ from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
 from kafkaprod._core.requests.split import limit_batches, split_batch
 from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.engine.identity import Identity
-from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import (
@@ -72,7 +71,7 @@ class Answers:
         retries: Most attempts of a batch after the first.
         backoff: Between the attempts of a batch.
         random: Source of jitter.
-        accumulator, pool, metadata, metrics, identity, upkeep, shares, paths: The other parts of the engine.
+        accumulator, pool, metadata, metrics, identity, upkeep, paths: The other parts of the engine.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class Answers:
         metrics: ProducerMetrics,
         identity: Identity,
         upkeep: Upkeep,
-        shares: MemoryShares,
         paths: Paths,
     ) -> None:
         self._retries = retries
@@ -98,7 +96,6 @@ class Answers:
         self._metrics = metrics
         self._identity = identity
         self._upkeep = upkeep
-        self._shares = shares
         self._paths = paths
         self._open: set[ProduceRequest] = set()
         self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
@@ -119,7 +116,6 @@ class Answers:
     def close(self, request: ProduceRequest) -> None:
         """Release a request's memory, which nothing reads any more."""
         self._open.discard(request)
-        self._shares.on_no_answer(request)  # nothing is left to forget of one that was answered
         request.finish()
 
     def close_all(self) -> None:
@@ -170,7 +166,6 @@ class Answers:
                 self._metrics.acknowledged_ms = now_ms
             self._metrics.on_stage("send", done.write_ms * 1000, len(request))
             self._metrics.on_response(done.node_id, done.latency_ms, now_ms)
-            self._shares.on_answer(request, now_ms)
             if throttle_ms is None:
                 throttle_ms = self._on_answer(request, done, done.body, now_ms)
             if throttle_ms > 0:

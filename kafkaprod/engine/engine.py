@@ -19,6 +19,7 @@ from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import ResultMaker
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import incomplete_batches, oldest_created_ms
 from kafkaprod.clock import Clock
@@ -36,6 +37,7 @@ from kafkaprod.metrics import LatencyHistogram, ProducerMetrics, Snapshot, Stage
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
+from kafkaprod.structs import NodeHealth
 from kafkaprod.text import counted
 from kafkaprod.threads import apart, importing
 
@@ -144,8 +146,6 @@ class Engine:
             self.config.max_in_flight_requests_per_connection == 1,
             codec,
             self._workers,
-            self.config.partitioner_adaptive_partitioning_enable,
-            self.config.partitioner_availability_timeout_ms,
         )
 
     def _make_topic_watch(self) -> TopicWatch:
@@ -165,6 +165,7 @@ class Engine:
             self.config,
             self.accumulator,
             self.drain,
+            Placement(self.accumulator, self.config.partitioner_adaptive_partitioning_enable),
             self.node_pool,
             self.metadata,
             self.topic_watch,
@@ -201,6 +202,31 @@ class Engine:
         add("records-waiting", lambda _: sum(ref.record_count for ref in incomplete_batches(self.accumulator)))
         add("oldest-record-age", self._oldest_record_age_s)
         add("last-acknowledged-time", self._last_acknowledged_s)
+        self.metrics.read_node = self._node_values
+
+    def node_states(self) -> dict[int, NodeHealth]:
+        """Return how each node is. Thread-safe."""
+        now_ms, states = self.clock.now_ms(), self.sender.states
+        found = {}
+        for node_id, held, limit in self.accumulator.pool.shares():
+            if node_id < 0:
+                continue
+            silent_ms, usual_ms = states.silence_ms(node_id, now_ms)
+            path = states.paths.get(node_id)
+            rate, in_flight = (0, 0) if path is None else (int(path.rate * 1000), path.in_flight_count)
+            state = states.state_of(node_id).name.lower()
+            found[node_id] = NodeHealth(state, silent_ms, usual_ms, held, limit, rate, in_flight)
+        return found
+
+    def _node_values(self, node_id: int) -> dict[str, float]:
+        """Return the metrics of a node that are computed when they are read."""
+        path = self.sender.states.paths.get(node_id)
+        values: dict[str, float] = {"node-state": self.sender.states.state_of(node_id)}
+        if path is not None:
+            values["node-window-bytes"] = path.window_bytes
+            values["node-rate"] = path.rate * 1000
+            values["node-base-ms"] = max(path.base_ms, 0)
+        return values
 
     def _oldest_record_age_s(self, now_ms: int) -> float:
         created_ms = oldest_created_ms(self.accumulator)

@@ -8,7 +8,8 @@ It takes records from the accumulator and gives them their results. Everything h
     upkeep     metadata, expiry, failed connections, metrics
     flushes    callers of flush()
     purges     callers of purge()
-    paths      what the way to each node carries
+    sending    gives nodes what is ready for them
+    states     which nodes are slow or sick
     telemetry  metrics for brokers that request them
 Source: org.apache.kafka.clients.producer.internals.Sender.
 """
@@ -24,30 +25,30 @@ from contextlib import suppress
 from typing import Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
-from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.settlement import abort_batches
 from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
-from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
+from kafkaprod.engine.answers import Answers
 from kafkaprod.engine.flushes import Flush, Flushes
-from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
+from kafkaprod.engine.identity import IdempotentIdentity, Identity
 from kafkaprod.engine.identity_requests import IdentityRequests
 from kafkaprod.engine.memory_shares import MemoryShares
+from kafkaprod.engine.node_states import NodeStates
 from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.purges import Purge, Purges
+from kafkaprod.engine.sending import Sending
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
-from kafkaprod.errors import ConnectionLostError, ProducerClosedError, UnsupportedVersionError
+from kafkaprod.errors import ConnectionLostError, ProducerClosedError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
-from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.retry import ExponentialBackoff
 
-LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
 MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
 MEMORY_WAIT_S: Final = 0.01
 END_WAIT_MS: Final = 20  # for the answer that a transaction has ended; then the turns continue without it
@@ -60,7 +61,7 @@ class Sender:
 
     Args:
         config: Options.
-        accumulator, drain, pool, metadata, topic_watch, clock, metrics: The parts it drives.
+        accumulator, drain, placement, pool, metadata, topic_watch, clock, metrics: The parts it drives.
         identity: Producer id, epoch, transactions; None: an idempotent producer's, or none, as the configuration says.
         telemetry: Pushes metrics to brokers; None: nothing does.
         keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
@@ -69,6 +70,7 @@ class Sender:
     Attributes:
         fatal_error: What ended the thread; None if `close` did, or while it runs.
         has_ended: Whether the thread is done; later calls have no effect.
+        states: Which nodes are slow or sick.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Sender:
         config: ProducerConfig,
         accumulator: Accumulator,
         drain: Drain,
+        placement: Placement,
         pool: NodePool,
         metadata: Metadata,
         topic_watch: TopicWatch,
@@ -98,7 +101,6 @@ class Sender:
                 keeps_producer_id=keeps_producer_id,
             )
         self._config = config
-        self._random = random
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
@@ -108,11 +110,19 @@ class Sender:
         self._metrics = metrics
         self._identity = identity
         self._telemetry = telemetry
-        self._upkeep = Upkeep(config, accumulator, drain, pool, metadata, topic_watch, metrics, identity)
         may_wait = config.buffer_full_policy != "raise"
-        self._shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
-        self._paths = Paths(config, drain.max_request_bytes)
-        self._answers = self._make_answers(backoff)
+        shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
+        self.states = NodeStates(config, pool, drain, placement, shares)
+        paths = Paths(config, drain.max_request_bytes, shares, self.states)
+        self._upkeep = Upkeep(
+            config, accumulator, drain, placement, pool, metadata, topic_watch, metrics, identity, shares
+        )
+        self._answers = Answers(
+            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep, paths
+        )
+        self._sending = Sending(
+            config, drain, placement, pool, metadata, metrics, identity, self._upkeep, self._answers, paths, self.states
+        )
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
         self._purges = Purges(accumulator, identity, metrics)
@@ -120,25 +130,9 @@ class Sender:
         self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
         self._just_ended: list[InFlightRequest] = []  # those of the last poll, before they are in `_ended`
         self._must_reconnect = False  # memory ran out: bytes of a request or an answer may be lost
-        self._unsent: ProduceRequest | None = None  # drained, and not given to the pool yet
         self._close_deadlines_ms: list[int] = []  # appended by any thread
         self.fatal_error: BaseException | None = None
         self.has_ended = False
-
-    def _make_answers(self, backoff: ExponentialBackoff) -> Answers:
-        return Answers(
-            self._config.retries,
-            backoff,
-            self._random,
-            self._accumulator,
-            self._pool,
-            self._metadata,
-            self._metrics,
-            self._identity,
-            self._upkeep,
-            self._shares,
-            self._paths,
-        )
 
     # -- called by other threads ---------------------------------------------------------------------------------------
 
@@ -207,8 +201,9 @@ class Sender:
 
     def run_once(self) -> None:
         """Run one turn: update metadata and producer id, send what is ready, wait, settle the answers."""
-        if self._unsent is not None:  # the last turn ran out of memory with part of it in the connection's queue
-            self._pool.disconnect(self._unsent.node_id, ConnectionLostError("no memory for a request"))
+        unsent = self._sending.unsent
+        if unsent is not None:  # the last turn ran out of memory with part of it in the connection's queue
+            self._pool.disconnect(unsent.node_id, ConnectionLostError("no memory for a request"))
         if self._must_reconnect:
             self._disconnect_all()
         self._note_ended()
@@ -222,7 +217,7 @@ class Sender:
             wait_ms = min(wait_ms, self._telemetry.run(now_ms))
         # Set before the scan for work: an append after the scan wakes the poll below.
         self._accumulator.set_sender_sleeps(True)
-        wait_ms = min(wait_ms, self._send_ready(now_us), self._upkeep.expire(now_ms))
+        wait_ms = min(wait_ms, self._sending.send_ready(now_us), self._upkeep.expire(now_ms))
         if self._close_deadlines_ms:
             wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
             if self._has_nothing_to_do():
@@ -234,7 +229,9 @@ class Sender:
             wait_ms = min(wait_ms, self._drain.linger_ms)  # the caller may send at once: let that linger
         if wait_ms <= self._drain.linger_ms:
             self._accumulator.let_new_batches_linger()
-        self._just_ended = self._pool.poll(0 if self._ended or self._unsent is not None else max(wait_ms, 0))
+        wait_ms = 0 if self._ended or self._sending.unsent is not None else max(wait_ms, 0)
+        self.states.planned_ms = now_ms + wait_ms
+        self._just_ended = self._pool.poll(wait_ms)
         self._accumulator.set_sender_sleeps(False)
         if self._settle_ended() and self._identity.is_ending and self._accumulator.incomplete_batch_count == 0:
             # End the transaction without a turn for it: records are refused now, and other calls end the poll.
@@ -278,102 +275,10 @@ class Sender:
             except Exception:
                 logger.exception("the outcome of a request to node %d could not be handled", request.node_id)
             self._ended.popleft()
-        if self._unsent is not None:
-            self._answers.take_back(self._unsent, self._clock.now_ms())
-            self._unsent = None
+        if self._sending.unsent is not None:
+            self._answers.take_back(self._sending.unsent, self._clock.now_ms())
+            self._sending.unsent = None
         return has_ended
-
-    # -- sending -------------------------------------------------------------------------------------------------------
-
-    def _send_ready(self, now_us: int) -> float:
-        """Send to every node that is ready and has batches due; return in how many ms to check again."""
-        now_ms = now_us // 1000
-        ready, unknown = self._drain.ready(now_us)
-        for topic in unknown:
-            self._metadata.request_update()
-            self._upkeep.fail_removed_partitions(topic)
-        if now_ms >= self._next_load_update_ms:
-            self._drain.update_loads()
-            self._next_load_update_ms = now_ms + LOAD_UPDATE_MS
-        wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
-        if unknown:
-            # Now, or in how long it can be sent: one that waits for a connection must not keep the loop awake.
-            wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
-        if self._drain.has_held:  # no answer wakes the sender, which may have to avoid the node
-            wait_ms = min(wait_ms, self._availability_check_ms())
-        if self._drain.wants_epoch or self._drain.has_new_members:
-            wait_ms = 0
-        if not self._identity.may_drain() or self._unsent is not None:
-            return wait_ms
-        for node_id in ready:
-            wait_ms = min(wait_ms, self._send_to(node_id, now_ms))
-        return wait_ms
-
-    def _send_to(self, node_id: int, now_ms: int) -> float:
-        """Send what a node has, as far as its path allows; return in how many ms to check it again."""
-        path = self._paths.to(node_id)
-        room_bytes = 0
-        can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
-        self._drain.note_node(node_id, now_ms, can_send)
-        if path is not None:
-            self._drain.limit_path(node_id, path.most_batch_bytes())
-            if not can_send:
-                path.on_waiting()
-        while can_send:
-            if path is not None:
-                distance_ms = path.wait_ms(now_ms)
-                if distance_ms and self._drain.may_wait(node_id, now_ms):
-                    return distance_ms
-                room_bytes = path.room_bytes()
-            started_ns = time.monotonic_ns()
-            request = self._unsent = self._drain.drain(node_id, now_ms, room_bytes)
-            if request is None:
-                return MAX_WAIT_MS
-            seal_us = (time.monotonic_ns() - started_ns) // 1000
-            self._send(request, self._answers.expect(request), now_ms, seal_us)
-            self._unsent = None
-            can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
-            if path is not None and not can_send and self._drain.has_queued(node_id):
-                path.on_waiting()
-        wait_ms: float = self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
-        if self._drain.availability_timeout_ms > 0:
-            # Neither a silent broker nor records that join a batch which waits for it wake this thread.
-            wait_ms = min(wait_ms, self._availability_check_ms())
-        return wait_ms
-
-    def _availability_check_ms(self) -> float:
-        return max(self._drain.availability_timeout_ms / 2, LOAD_UPDATE_MS)
-
-    def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
-        node_id = request.node_id
-        lowest, highest = self._identity.produce_versions
-        if not request.all_topic_ids_known:
-            highest = min(highest, LAST_VERSION_BY_NAME)
-        version = self._pool.api_version(node_id, ApiKey.PRODUCE, lowest, highest)
-        if version is None:
-            what = f"{self._pool.members.name_of(node_id)} supports no Produce version of {lowest}..{highest}"
-            self._answers.refuse(request, UnsupportedVersionError(what), now_ms)
-            return
-        body = request.body(
-            version, self._config.acks, self._config.request_timeout_ms, self._identity.transactional_id
-        )
-        sums = request.sums(now_ms)
-        self._metrics.on_request(node_id, sums, body.nbytes, now_ms, seal_us)
-        if self._config.acks != 0:  # without answers nothing is known of a rate
-            self._shares.on_sent(request, sums.size_bytes, now_ms)
-        self._pool.send_body(
-            node_id,
-            ApiKey.PRODUCE,
-            version,
-            [body],
-            body.nbytes,
-            on_done=on_done,
-            now_ms=now_ms,
-            timeout_ms=self._config.request_timeout_ms,
-            expects_response=self._config.acks != 0,
-            max_response_bytes=request.max_response_bytes,
-        )
-        self._paths.on_sent(request, body.nbytes, now_ms)
 
     # -- failure and end -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import uuid
 from typing import Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import (
     BatchRef,
@@ -21,6 +22,7 @@ from kafkaprod._core.requests.settlement import (
 )
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
+from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
@@ -52,15 +54,19 @@ class Upkeep:
         config: ProducerConfig,
         accumulator: Accumulator,
         drain: Drain,
+        placement: Placement,
         pool: NodePool,
         metadata: Metadata,
         topic_watch: TopicWatch,
         metrics: ProducerMetrics,
         identity: Identity,
+        shares: MemoryShares,
     ) -> None:
         self._config = config
         self._accumulator = accumulator
         self._drain = drain
+        self._placement = placement
+        self._shares = shares
         self._pool = pool
         self._metadata = metadata
         self._topic_watch = topic_watch
@@ -155,7 +161,7 @@ class Upkeep:
             self._leave_former_cluster(snapshot.cluster_id, now_ms)
         rack = self._config.client_rack
         if rack and self._config.partitioner_rack_aware:
-            self._drain.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
+            self._placement.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
         for name in changed:
             topic = snapshot.topics[name]
             self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
@@ -164,6 +170,8 @@ class Upkeep:
             self.fail_removed_partitions(name)
         if changed:
             self._drain.update_leaders()
+            self._placement.update_leaders()
+            self._shares.set_leaders(leader for topic in snapshot.topics.values() for leader in topic.leaders)
 
     def fail_removed_partitions(self, topic: str) -> None:
         """Fail the records of partitions that are gone: the topic was deleted and created with fewer of them."""

@@ -78,6 +78,7 @@ class ProducerMetrics(RequestRecorder):
         self._loop_observed: tuple[int, int, int] | None = None  # polls, ns waited, time
         self.acknowledged_ms: int | None = None  # when a batch was, monotonic; written by the sender
         self._gauges: dict[str, Callable[[int], float]] = {}
+        self.read_node: Callable[[int], Mapping[str, float]] = lambda node_id: {}  # more metrics of a node, any thread
         self._callers = SampleRing(CallerSample, *self._ring_size)  # written by any thread
         self._timers_ns: dict[Timer, int] = dict.fromkeys(get_args(Timer), 0)  # written by any thread
 
@@ -174,7 +175,7 @@ class ProducerMetrics(RequestRecorder):
         for name, topic in self._topics.copy().items():
             groups[f"producer-topic-metrics.{name}"] = dict(topic_values(topic, now_ms))
         for node_id, node in self._nodes.copy().items():
-            groups[f"producer-node-metrics.node-{node_id}"] = dict(node_values(node, now_ms))
+            groups[f"producer-node-metrics.node-{node_id}"] = {**node_values(node, now_ms), **self.read_node(node_id)}
         groups["kafka-metrics-count"] = {"count": 1 + sum(len(group) for group in groups.values())}
         return groups
 

@@ -142,6 +142,11 @@ class NodePool(Traffic):
         """Return whether what was refused was accepted once, and rotates."""
         return self.ready_count > 0 and self.settings.may_be_accepted_later(error)
 
+    def is_connected(self, node_id: int) -> bool:
+        """Return whether a node has a connection that takes requests, even if not now."""
+        state = self.members.states.get(node_id)
+        return state is not None and state.is_connected
+
     @property
     def is_any_connected(self) -> bool:
         """Whether some node is connected, even if it takes no request now."""

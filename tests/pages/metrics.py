@@ -40,6 +40,7 @@ default); `-total` counts from the producer's start.
 | do records get through? | `oldest-record-age`, `records-waiting`, `last-acknowledged-time` | the age nears `delivery_timeout_ms`: after 10 s something is wrong, long before records fail |
 | do brokers have trouble? | `record-retry-rate`, `request-latency-max` | retries for minutes; latency near `request_timeout_ms` |
 | do I send too fast? | `buffer-available-bytes`, `bufferpool-wait-ratio`, `buffer-exhausted-total` | available near 0; ratio over 0.1 |
+| is a broker sick? | `node-state` of each broker | 2 for longer than an election; [what to do](deployment.md#when-a-broker-is-sick) |
 | are batches full? | `batch-size-avg`, `records-per-request-avg` | far below `batch_size` at high rates: raise `linger_ms` |
 | does compression pay? | `compression-rate-avg` | near 1: the values are compressed already, or random |
 | am I throttled? | `produce-throttle-time-max` | above 0: a quota of the brokers |

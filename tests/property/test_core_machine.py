@@ -308,7 +308,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule()
     def sticky_and_reports(self) -> None:
-        self.engine.drain.update_loads()
+        self.engine.placement.update_loads()
         held = sum(size for *_, size, _ in memory_holders(self.engine.accumulator, 1000))
         assert held <= self.engine.pool.in_use
 

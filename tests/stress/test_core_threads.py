@@ -13,6 +13,7 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import abort_batches, expired_batches
 from kafkaprod._core.requests.split import split_batch
@@ -33,6 +34,7 @@ class Sender(threading.Thread):
     def __init__(self, drain: Drain, seed: int) -> None:
         super().__init__()
         self.drain = drain
+        self.placement = Placement(drain.accumulator)
         self.rng = random.Random(seed)
         self.must_stop = threading.Event()
         self.log: dict[tuple[str, int], list[bytes]] = {}
@@ -55,7 +57,7 @@ class Sender(threading.Thread):
         if self.drain.wants_epoch:
             # A failed batch leaves a hole in its partition's sequence: a newer epoch lets it go on.
             self.drain.set_producer(4000, self.drain.producer_epoch + 1)
-        self.drain.update_loads()
+        self.placement.update_loads()
         for node_id in self.drain.ready(now_ms * 1000, self.must_stop.is_set())[0]:
             request = self.drain.drain(node_id, now_ms)
             if request is None:

@@ -7,9 +7,10 @@ block_arguments  what is given to them, checked
 rounds           the next rows of a block, sorted by partition
 row_runs         where the rows of a block are
 record_hooks     the user's code on the way of one record: interceptors, serializers, partitioner
+placement        which partitions records without a key may take
 accumulator      where records are appended
-sticky           when records without a key leave the sticky partition
 topic_queues     the partitions of one topic, each with its queue of batches
+sticky           when records without a key leave the sticky partition
 partitioner      which partition a record without a key takes
 backlog          all batches without an outcome, and the gate to them
 completion       the outcome of a batch, and who waits for it

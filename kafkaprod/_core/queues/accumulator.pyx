@@ -245,13 +245,13 @@ cdef class Accumulator:
                 mutex_unlock(&p.lock)           # switched while we waited for the lock
                 continue
             if must_leave(p, r, self.batch_size):
-                leave_sticky(topic, p, r, events)
+                leave_sticky(topic.sticky, p, r, events)
                 mutex_unlock(&p.lock)
                 continue
             status = self.append_locked(p, r, now_ms, ticket, events)
             if status == NODE_EXHAUSTED and draws > 0:
                 draws -= 1
-                leave_sticky(topic, p, r, events)
+                leave_sticky(topic.sticky, p, r, events)
                 mutex_unlock(&p.lock)
                 continue
             if status == APPENDED:

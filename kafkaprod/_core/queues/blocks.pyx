@@ -243,7 +243,7 @@ cdef class Block:
                 if status == NODE_EXHAUSTED and draws > 0:
                     draws -= 1
                     self._fill(self._round.first + self._round.at, &r)
-                    leave_sticky(self.topic, self._partition_array[partition], &r, events)
+                    leave_sticky(self.topic.sticky, self._partition_array[partition], &r, events)
                     status = APPENDED
             else:
                 partition = self._round.groups[self._round.group]
@@ -383,7 +383,7 @@ cdef class Block:
             mutex_lock(&p.lock)
             if not must_leave(p, &r, self.accumulator.batch_size):
                 return partition
-            leave_sticky(self.topic, p, &r, events)
+            leave_sticky(self.topic.sticky, p, &r, events)
             mutex_unlock(&p.lock)
 
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil:

@@ -315,6 +315,19 @@ cdef class BufferPool:
         account.limit = limit
         mutex_unlock(&self._lock)
 
+    def node_in_the_way(self, int64_t ticket):
+        """The node that may hold no more, for which alone a waiter waits; None: for memory of all, or it has not tried."""
+        cdef Waiter *waiter
+        mutex_lock(&self._lock)
+        waiter = self._line.first
+        while waiter is not NULL and waiter.ticket != ticket:
+            waiter = waiter.next
+        cdef bint is_found = (waiter is not NULL and waiter.account is not NULL
+                              and not account_takes(waiter.account, waiter.need, 0))
+        cdef int32_t node_id = waiter.account.node_id if is_found else -1
+        mutex_unlock(&self._lock)
+        return node_id if is_found else None
+
     def take_refused(self, int32_t node_id):
         """Whether a try found no room for a record of the node since the last call."""
         cdef Account *account = self.account_of(node_id)

@@ -1,7 +1,7 @@
 """The built-in sticky choice of a partition for records without a key (KIP-480, KIP-794).
 
-One object per topic. The accumulator draws the next partition when the current one has received a batch's worth of
-bytes; the sender feeds it the queue lengths, so that slow partitions are drawn less often. Thread-safe.
+One object per topic. The accumulator draws the next partition when the batch in the current one was taken or is
+full; the sender feeds it the queue lengths, so that slow partitions are drawn less often. Thread-safe.
 Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.
 """
 

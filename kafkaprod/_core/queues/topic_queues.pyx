@@ -2,7 +2,7 @@
 
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -10,6 +10,7 @@ from kafkaprod._core.machine.cache_lines cimport CACHE_LINE, allocate_lines
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish_i32, store32
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.queues.batch cimport Batch
+from kafkaprod._core.queues.sticky cimport leave_partition
 from kafkaprod._core.queues.waiting_line cimport Account
 from kafkaprod._core.records.murmur2 cimport fast_modulo
 
@@ -93,17 +94,14 @@ cdef class TopicQueues:
 
     cdef int _update_sticky(self, int32_t count, list led, object seed) except -1:
         """Draw among the partitions `led`; leave the current one if it is not among them."""
-        cdef Partition *p
+        cdef int32_t current
         if self.sticky is None:
             self.sticky = StickyPartitioner(count, <uint64_t>seed + <uint64_t>self.index, led)
         elif count != self._partition_count or self.sticky.current not in led:
             self.sticky.set_loads(led)
             if self.sticky.current not in led:
-                p = self.partitions[<int32_t>self.sticky.current]
-                mutex_lock(&p.lock)
-                p.sticky_bytes = 0
-                mutex_unlock(&p.lock)
-                self.sticky.next()
+                current = load32(&self.sticky._current)
+                leave_partition(self.sticky, self.partitions[current], current)
         return 0
 
     cdef int _grow(self, int32_t count, BufferPool pool) except -1:

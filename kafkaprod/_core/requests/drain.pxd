@@ -17,9 +17,6 @@ cdef class NodeQueues:
     cdef Partition **partitions
     cdef Py_ssize_t partition_count
     cdef Py_ssize_t start
-    cdef bint is_held                       # a batch waits for the answers of those before it, and for nothing else
-    cdef int64_t ready_ms                   # when it last had something sendable, or held
-    cdef int64_t drained_ms                 # when it could last be sent to while it had
 
 
 cdef class Drain:
@@ -36,12 +33,8 @@ cdef class Drain:
     cdef readonly bint has_new_members      # a partition waits to be added to the transaction
     cdef readonly bint has_drained          # a batch of the open transaction went out
     cdef readonly bint wants_epoch          # a partition waits for a newer producer epoch
-    cdef readonly bint has_held             # the last ready() found a node that holds batches back; see note_node()
     cdef readonly int64_t next_check_us     # when to call ready() again if nothing else happens
     cdef BatchCompressor compressor         # None: batches go out as they are
-    cdef readonly bint is_adaptive
-    cdef readonly int64_t availability_timeout_ms
-    cdef readonly object preferred_nodes    # frozenset of node ids, or None
     cdef bint _leaves_more                  # what the drain in progress takes is not all
     cdef dict _nodes
     cdef bint _hurries                      # a thread waits for what ready() saw
@@ -56,6 +49,5 @@ cdef class Drain:
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, ProduceRequest request) noexcept nogil
     cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil
-    cdef bint _is_available(self, int32_t leader) except -1
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil

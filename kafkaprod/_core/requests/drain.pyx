@@ -32,7 +32,7 @@ from kafkaprod._core.queues.batch cimport (
 from kafkaprod._core.queues.slabs cimport size_class_for
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish32, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.batch_compressor cimport BatchCompressor, estimated_size
@@ -103,13 +103,10 @@ cdef class Drain:
         mutes: Keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
         codec: A compression.Codec, or None.
         workers: An object with Executor.map, to compress several batches at a time; None: one after the other.
-        is_adaptive: Records without a key go rather to partitions whose queues are short (KIP-794).
-        availability_timeout_ms: Records without a key avoid a node that could not be sent to for this long; 0: never.
     """
 
     def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None, bint is_adaptive=True,
-                  int64_t availability_timeout_ms=0):
+                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes
@@ -117,9 +114,6 @@ cdef class Drain:
         self.mutes = mutes
         accumulator.sums_records = codec is None
         self.compressor = None if codec is None else BatchCompressor(accumulator, codec, workers)
-        self.is_adaptive = is_adaptive
-        self.availability_timeout_ms = availability_timeout_ms
-        self.preferred_nodes = None
         self.producer_id = -1
         self.producer_epoch = -1
         self.transaction = NOT_TRANSACTIONAL
@@ -202,14 +196,9 @@ cdef class Drain:
             if leader in nodes:
                 node = nodes[leader]
                 node.start = (<NodeQueues>old).start % node.partition_count
-                node.ready_ms = (<NodeQueues>old).ready_ms
-                node.drained_ms = (<NodeQueues>old).drained_ms
         self._nodes = nodes
         for node in nodes.values():
             self._limit_node(node, self._path_limits.get(node.node_id, 0))
-        if self.preferred_nodes is not None:    # from the first record of a topic on, and after each move of a leader
-            for topic in self.accumulator.topic_list:
-                _update_candidates(self, topic)
 
     def limit_path(self, int32_t node_id, int32_t most_bytes):
         """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: not known."""
@@ -245,7 +234,6 @@ cdef class Drain:
         hurry = hurry or self.accumulator.backlog.is_closed or self.accumulator.backlog.flush_count > 0 \
             or self.accumulator.pool.is_exhausted()
         self._hurries = hurry
-        self.has_held = False
         for node in self._nodes.values():
             if node.node_id < 0:
                 self._find_waiting(node, unknown)
@@ -260,9 +248,6 @@ cdef class Drain:
                 have_gil()
             if is_ready:
                 ready_nodes.append(node.node_id)
-            elif node.is_held:
-                node.ready_ms = now_us // 1000
-                self.has_held = True
         self.next_check_us = now_us + wait_us
         return ready_nodes, unknown
 
@@ -307,18 +292,12 @@ cdef class Drain:
         cdef Py_ssize_t i
         cdef Partition *p
         cdef bint is_ready = False
-        node.is_held = False
         for i in range(node.partition_count):
             p = node.partitions[i]
             if load32(&p.queue_length) == 0:
                 continue
             mutex_lock(&p.lock)
-            if p.head is not NULL:
-                if self._is_sendable(p, p.head, now_us, hurry, wait_us):
-                    is_ready = True
-                elif (self.availability_timeout_ms > 0 and p.in_flight_count > 0
-                        and not self._may_go(p, p.head, now_us // 1000)):
-                    node.is_held = True
+            is_ready = p.head is not NULL and self._is_sendable(p, p.head, now_us, hurry, wait_us)
             mutex_unlock(&p.lock)
             if is_ready:
                 break
@@ -453,74 +432,6 @@ cdef class Drain:
             self.has_drained = True
         if self.is_idempotent:
             assign_sequence(p, b, self.producer_id, self.producer_epoch)
-
-    def note_node(self, int32_t node_id, int64_t now_ms, bint can_send):
-        """Note, for a node that has something sendable, whether it could be sent to (KIP-794, availability timeout)."""
-        cdef NodeQueues node = self._nodes.get(node_id)
-        if node is not None:
-            node.ready_ms = now_ms
-            if can_send:
-                node.drained_ms = now_ms
-
-    def prefer_nodes(self, node_ids):
-        """Draw sticky partitions from those that these nodes lead, where there are any; None: no preference."""
-        self.preferred_nodes = None if node_ids is None else frozenset(node_ids)
-
-    cdef bint _is_available(self, int32_t leader) except -1:
-        cdef NodeQueues node
-        cdef Py_ssize_t i
-        if leader < 0:
-            return False
-        if self.availability_timeout_ms <= 0:
-            return True
-        node = self._nodes.get(leader)
-        if node is None or node.ready_ms - node.drained_ms <= self.availability_timeout_ms:
-            return True
-        # With nothing left that waits for it, only new records can find out that it is back.
-        for i in range(node.partition_count):
-            if load32(&node.partitions[i].queue_length) > 0:
-                return False
-        return True
-
-    def update_loads(self):
-        """Give the sticky partitioners the lengths of their partitions' queues (KIP-794); cheap where nothing is sticky.
-
-        A current partition whose node is not available, or not preferred while others are, is left at once.
-        """
-        cdef TopicQueues topic
-        for topic in self.accumulator.topic_list:
-            if load32(&topic.sticky_used):
-                store32(&topic.sticky_used, 0)
-                _update_candidates(self, topic)
-
-
-cdef int _update_candidates(Drain drain, TopicQueues topic) except -1:
-    """Say which partitions `topic` draws from, and leave the current one if it is not among them."""
-    cdef int32_t i
-    cdef list queues = None
-    cdef list candidates = [i for i in range(topic._partition_count) if drain._is_available(topic.partitions[i].leader)]
-    if drain.preferred_nodes is not None:
-        near = [i for i in candidates if topic.partitions[<int32_t>i].leader in drain.preferred_nodes]
-        candidates = near or candidates
-    if not candidates:
-        candidates = list(range(topic._partition_count))
-    if drain.is_adaptive:
-        queues = [load32(&topic.partitions[i].queue_length) for i in candidates]
-    topic.sticky.set_loads(candidates, queues)
-    i = load32(&topic.sticky._current)
-    if i not in candidates:
-        _leave_partition(topic, i)
-    return 0
-
-
-cdef void _leave_partition(TopicQueues topic, int32_t current) noexcept nogil:
-    """Draw another sticky partition, unless an append was faster. What is queued in the current one stays there."""
-    cdef Partition *p = topic.partitions[current]
-    mutex_lock(&p.lock)
-    if load32(&topic.sticky._current) == current:
-        p.sticky_bytes = 0
-        publish32(&topic.sticky._current, topic.sticky.draw())
-    mutex_unlock(&p.lock)
 
 
 cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:

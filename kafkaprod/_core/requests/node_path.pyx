@@ -8,6 +8,8 @@
 | base     | least answer time in 10 s of requests that went while nothing was in flight; none: it stays          |
 | known    | three rounds in which the rate grew by less than a quarter each                                      |
 | window   | rate x twice the base, at least one second of it, at most a quarter of request_timeout_ms             |
+| memory   | as the rate, of bytes before compression, from requests that left more behind to send                 |
+| usual    | smoothed answer time and four times its variation (RFC 6298); a late answer counts as twice as long   |
 | room     | of a request: half a second of the rate up to the usual size; half of what the path holds if more     |
 
 The window is a multiple of a maximum and of a minimum over time. Neither depends on the queue that the window makes, so
@@ -81,6 +83,9 @@ cdef class Flight:
     cdef int64_t delivered_bytes    # by then
     cdef int64_t delivered_ms       # the last time before
     cdef int64_t waits              # of the path, by then
+    cdef int64_t plain_bytes        # before compression
+    cdef int64_t delivered_plain
+    cdef bint leaves_more           # to send
 
 
 @cython.final
@@ -104,14 +109,20 @@ cdef class NodePath:
     cdef readonly int64_t in_flight_count
     cdef int64_t _delivered_bytes
     cdef int64_t _delivered_ms
+    cdef int64_t _delivered_plain
     cdef int64_t _sent_ms
     cdef int64_t _waits
     cdef int64_t _answer_ms
+    cdef double _mean_ms            # of answer times; -1: there was none
+    cdef double _variation_ms
     cdef Best _rates
+    cdef Best _memory_rates
     cdef Best _bases                # of negative answer times: the largest is the least
     cdef bint _has_answered         # this connection
     cdef readonly double rate       # bytes a millisecond; 0.0: none was measured
+    cdef readonly double memory_rate    # as `rate`, of bytes before compression
     cdef readonly int64_t base_ms   # -1: none was measured
+    cdef readonly int64_t answered_ms   # when the last answer came; -1: none did
     cdef readonly bint is_known
     cdef int64_t _round_end         # bytes delivered when all that is in flight now will be
     cdef bint _round_counts         # something had to wait in it
@@ -126,9 +137,16 @@ cdef class NodePath:
         self._most_window_ms = max(request_timeout_ms // 4, 1)
         self._spacing_parts = spacing_parts
         self.base_ms = -1
+        self.answered_ms = -1
+        self._mean_ms = -1
 
-    def on_sent(self, int64_t size_bytes, int64_t now_ms):
-        """Note a request; return its Flight, for on_answer() or on_lost()."""
+    def on_sent(self, int64_t size_bytes, int64_t now_ms, int64_t plain_bytes=0, bint leaves_more=False):
+        """Note a request; return its Flight, for on_answer() or on_lost().
+
+        Args:
+            plain_bytes: Of its batches before compression.
+            leaves_more: Whether there was more to send to the node.
+        """
         cdef Flight flight = Flight.__new__(Flight)
         if self.in_flight_count == 0:
             self._delivered_ms = now_ms
@@ -138,6 +156,9 @@ cdef class NodePath:
         flight.delivered_bytes = self._delivered_bytes
         flight.delivered_ms = self._delivered_ms
         flight.waits = self._waits
+        flight.plain_bytes = plain_bytes
+        flight.delivered_plain = self._delivered_plain
+        flight.leaves_more = leaves_more
         self.in_flight_bytes += size_bytes
         self.in_flight_count += 1
         self._sent_ms = now_ms
@@ -151,16 +172,24 @@ cdef class NodePath:
         """Note that the node has answered a request."""
         cdef bint had_to_wait = self._waits != flight.waits
         cdef double sample
+        cdef double plain_sample
         cdef int64_t span_ms
         self._end(flight)
         self._has_answered = True
         self._delivered_bytes += flight.size_bytes
+        self._delivered_plain += flight.plain_bytes
         self._delivered_ms = now_ms
+        self.answered_ms = now_ms
         self._answer_ms = now_ms - flight.sent_ms
-        sample = <double>(self._delivered_bytes - flight.delivered_bytes) / max(now_ms - flight.delivered_ms, 1)
+        self._note_usual()
+        span_ms = max(now_ms - flight.delivered_ms, 1)
+        sample = <double>(self._delivered_bytes - flight.delivered_bytes) / span_ms
+        plain_sample = <double>(self._delivered_plain - flight.delivered_plain) / span_ms
+        span_ms = min(max(8 * self._answer_ms, LEAST_RATE_SPAN_MS), MOST_RATE_SPAN_MS)
         if had_to_wait or sample > self.rate:
-            span_ms = min(max(8 * self._answer_ms, LEAST_RATE_SPAN_MS), MOST_RATE_SPAN_MS)
             self.rate = _note(&self._rates, span_ms, now_ms, sample)
+        if flight.leaves_more or 0 < self.memory_rate < plain_sample:
+            self.memory_rate = _note(&self._memory_rates, span_ms, now_ms, plain_sample)
         if flight.before_bytes == 0:
             if self.base_ms < 0:
                 _set(&self._bases, 0, now_ms, -<double>self._answer_ms)
@@ -170,6 +199,29 @@ cdef class NodePath:
         self._round_counts = self._round_counts or had_to_wait
         if flight.delivered_bytes >= self._round_end:
             self._end_round()
+
+    cdef void _note_usual(self) noexcept:
+        cdef double sample_ms = <double>self._answer_ms
+        if self._mean_ms < 0:
+            self._mean_ms = sample_ms
+            self._variation_ms = sample_ms / 2
+            return
+        sample_ms = min(sample_ms, 2 * self._usual() + 1)   # one that was sick is not slow for ever
+        self._variation_ms += (abs(self._mean_ms - sample_ms) - self._variation_ms) / 4
+        self._mean_ms += (sample_ms - self._mean_ms) / 8
+
+    cdef double _usual(self) noexcept:
+        return self._mean_ms + 4 * self._variation_ms
+
+    @property
+    def usual_ms(self):
+        """In how many ms nearly all answers come; -1: none did."""
+        return -1 if self._mean_ms < 0 else <int64_t>self._usual() + 1
+
+    @property
+    def silent_since_ms(self):
+        """When the last answer came or, after it, a request was sent; it means something while one is in flight."""
+        return self._delivered_ms
 
     cdef void _end(self, Flight flight) noexcept:
         self.in_flight_bytes -= flight.size_bytes

@@ -9,6 +9,7 @@ from typing import Any
 from kafkaprod._core.queues.accumulator import Accumulator, memory_holders
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
@@ -54,7 +55,6 @@ class Engine:
         codec: Codec | None = None,
         workers: Executor | None = None,
         is_adaptive: bool = True,
-        availability_timeout_ms: int = 0,
         make_result: Callable[[str, int], BatchResult] | None = None,
         seed: int = 7,
     ) -> None:
@@ -74,9 +74,8 @@ class Engine:
             mutes,
             codec,
             workers=workers,
-            is_adaptive=is_adaptive,
-            availability_timeout_ms=availability_timeout_ms,
         )
+        self.placement = Placement(self.accumulator, is_adaptive)
         if is_idempotent:
             self.drain.set_producer(4000, 1)
         self.lead(leaders if leaders is not None else [1])
@@ -99,6 +98,7 @@ class Engine:
         """Say who leads the topic's partitions."""
         queues = self.accumulator.set_topic(topic, leaders, epochs, topic_id)
         self.drain.update_leaders()
+        self.placement.update_leaders()
         return queues
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod.engine.loop import Sender
@@ -128,6 +129,9 @@ class FakePool:
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return node_id in self.ready and sum(sent.node_id == node_id for sent in self.open) < self.max_in_flight
 
+    def is_connected(self, node_id: int) -> bool:
+        return node_id in self.ready
+
     def ready_delay_ms(self, node_id: int, now_ms: int) -> int | None:
         return None
 
@@ -238,8 +242,8 @@ class Rig:
             linger_ms,
             max_request_bytes,
             self.config.enable_idempotence,
-            availability_timeout_ms=self.config.partitioner_availability_timeout_ms,
         )
+        self.placement = Placement(self.accumulator)
         self.metadata = Metadata(unchecked_config(**metadata_options), self.clock.now_ms(), random=lambda: 0.5)
         self.watch = TopicWatch(
             self.accumulator, self.clock, self.pool.wakeup, 60_000, 10_000, lambda: True, lambda: None
@@ -249,6 +253,7 @@ class Rig:
             self.config,
             self.accumulator,
             self.drain,
+            self.placement,
             self.pool,  # type: ignore[arg-type]
             self.metadata,
             self.watch,

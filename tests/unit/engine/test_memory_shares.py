@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.requests.node_path import NodePath
 from kafkaprod.engine.memory_shares import LEAST_BYTES, START_BYTES, MemoryShares
 from kafkaprod.errors import DeliveryTimeoutError
 from tests.support.core.faces import SlabLease
@@ -18,28 +18,25 @@ TIMEOUT_MS = 120_000
 QUARTER_S = TIMEOUT_MS / 4000
 
 
-@dataclass(eq=False)
-class Request:
-    """What MemoryShares looks at of a produce request."""
-
-    leaves_more: bool = True
-    node_id: int = 1
-
-
 class Path:
     """A node's share of 64 MiB, and requests to it at times that the test names."""
 
     def __init__(self, *, may_wait: bool = True) -> None:
         self.pool = BufferPool(64 * MIB)
         self.shares = MemoryShares(self.pool, TIMEOUT_MS, may_wait=may_wait)
+        self.path = NodePath()
 
     def send(self, size: int, now_ms: int, *, leaves_more: bool = True) -> Any:
-        request = Request(leaves_more)
-        self.shares.on_sent(request, size, now_ms)  # type: ignore[arg-type]
-        return request
+        leaves_more = self.shares.on_sent(1, leaves_more=leaves_more)
+        return self.path.on_sent(size // 10, now_ms, size, leaves_more)  # compressed: memory is what counts
 
-    def answer(self, request: Any, now_ms: int) -> None:
-        self.shares.on_answer(request, now_ms)
+    def answer(self, flight: Any, now_ms: int) -> None:
+        self.path.on_answer(flight, now_ms)
+        self.shares.on_answer(1, self.path.memory_rate)
+
+    def lose(self, flight: Any) -> None:
+        self.path.on_lost(flight)
+        self.shares.on_no_answer(1)
 
     @property
     def limit(self) -> int | None:
@@ -118,9 +115,7 @@ def test_limit_is_a_mebibyte_at_least() -> None:
 
 def test_request_without_an_answer_says_nothing() -> None:
     path = Path()
-    lost = path.send(100, 0)
-    path.shares.on_no_answer(lost)
-    path.shares.on_no_answer(lost)
+    path.lose(path.send(100, 0))
     assert path.limit is None
     path.answer(path.send(125_000, 50_000), 51_000)  # nothing was under way when it was sent
     assert path.limit == 125_000 * QUARTER_S
@@ -142,7 +137,7 @@ def test_until_the_first_answer_tells_a_rate_a_node_may_hold_little() -> None:
 
 def test_a_start_without_an_answer_ends_with_the_request() -> None:
     path = Path()
-    path.shares.on_no_answer(path.send(1_000_000, 0))
+    path.lose(path.send(1_000_000, 0))
     assert path.limit is None
     path.send(1_000_000, 30_000)
     assert path.limit is None
@@ -152,6 +147,51 @@ def test_who_would_be_refused_has_no_limit_at_the_start() -> None:
     path = Path(may_wait=False)
     path.send(1_000_000, 0)
     assert path.limit is None
+
+
+# -- several nodes -----------------------------------------------------------------------------------------------------
+
+
+def limits(shares: MemoryShares, pool: BufferPool) -> dict[int, int | None]:
+    return {node: limit for node, _, limit in pool.shares()}
+
+
+def test_half_of_a_fair_share_is_kept_for_every_other_node() -> None:
+    pool = BufferPool(60 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders([1, 2, 3])
+    assert limits(shares, pool) == dict.fromkeys((1, 2, 3), 40 * MIB)
+    greedy = SlabLease(pool, 40 * MIB - MIB, node=1)
+    with pytest.raises(BufferError):
+        SlabLease(pool, 2 * MIB, node=1)
+    others = [SlabLease(pool, 9 * MIB, node=node) for node in (2, 3)]
+    for lease in (greedy, *others):
+        lease.release()
+    shares.set_leaders([1])
+    assert limits(shares, pool)[1] is None  # the only one may have all
+
+
+def test_a_sick_node_may_hold_its_fair_share() -> None:
+    pool = BufferPool(60 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders([1, 2, 3])
+    shares.set_sick(1, is_sick=True)
+    assert limits(shares, pool) == {1: 20 * MIB, 2: 40 * MIB, 3: 40 * MIB}
+    shares.set_leaders([1, 2])
+    assert limits(shares, pool)[1] == 30 * MIB
+    shares.set_sick(1, is_sick=False)
+    assert limits(shares, pool)[1] == 45 * MIB
+
+
+def test_partitions_without_a_leader_hold_the_share_of_one_more_node() -> None:
+    pool = BufferPool(60 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders([1, 2, -1, -1])
+    assert limits(shares, pool) == {-1: 20 * MIB, 1: 40 * MIB, 2: 40 * MIB}
+    shares.set_leaders([1, 2])
+    assert limits(shares, pool) == {-1: 45 * MIB, 1: 45 * MIB, 2: 45 * MIB}
+    shares.set_leaders([-1])  # the cluster is away: its records may fill the memory
+    assert limits(shares, pool)[-1] is None
 
 
 # -- with a sender -----------------------------------------------------------------------------------------------------
@@ -214,6 +254,7 @@ def test_on_a_thin_link_nothing_expires(partition_count: int) -> None:
 def test_what_waits_longer_than_the_timeout_expires() -> None:
     """That the link of the test above is thin enough."""
     link = ThinLink(6)
-    link.rig.sender._shares.on_sent = lambda *_: None  # type: ignore[method-assign]
+    link.rig.sender._sending._paths._shares._may_wait = False
+    link.rig.sender._sending._paths._shares.on_answer = lambda *_: None  # type: ignore[method-assign]
     link.run(seconds=30)
     assert any(isinstance(f.exception(0), DeliveryTimeoutError) for f in link.futures if f.done())

@@ -7,10 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkaprod._core.queues.buffer_pool import BufferPool
-from kafkaprod.config import ProducerConfig
-from kafkaprod.engine.memory_shares import MemoryShares
-from kafkaprod.engine.paths import Paths
 from tests.support.producer.sender_rig import TOPIC, Rig
 
 RTT_MS = 250
@@ -164,14 +160,12 @@ class Request:
 def test_a_request_that_could_not_be_noted_is_not_counted() -> None:
     """Nobody would count it back: the path would be narrower by it for good."""
     request: Any = Request()
-    paths = Paths(ProducerConfig.from_options({"bootstrap_servers": "h"}), 1 << 20)
-    shares = MemoryShares(BufferPool(1 << 24), 120_000)
-    paths._flights, shares._flights = Full(), Full()
-    for note in (paths.on_sent, shares.on_sent):
-        with pytest.raises(MemoryError):
-            note(request, 1000, 0)
+    paths = Rig().sender._sending._paths
+    paths._flights = Full()
+    with pytest.raises(MemoryError):
+        paths.on_sent(request, 1000, 1000, 0)
     path = paths.to(1)
     assert path is not None
-    assert (path.in_flight_count, path.in_flight_bytes, shares._paths[1].under_way) == (0, 0, 0)
+    assert (path.in_flight_count, path.in_flight_bytes) == (0, 0)
     paths.on_ended(request, 10, is_answered=True)
     assert path.may_send()

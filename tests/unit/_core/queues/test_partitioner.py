@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from kafkaprod._core.columns.columns import Column
+from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.queues.partitioner import StickyPartitioner
-from kafkaprod._core.requests.settlement import expired_batches
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.core_engine import TOPIC, Engine, partitions_of, succeed
 from tests.support.core.faces import partition_of_key
@@ -123,7 +124,7 @@ def test_explicit_partition_wins_over_the_key():
 def test_loads_come_from_queues_of_partitions_with_a_leader():
     engine = Engine(leaders=[1, -1, 1], batch_size=1000)
     _unkeyed(engine, 1)
-    engine.drain.update_loads()
+    engine.placement.update_loads()
     partitions = set(_unkeyed(engine, 200, size=900)[3:])
     assert 1 not in partitions
 
@@ -137,7 +138,7 @@ def test_long_queues_get_fewer_records():
         counts.update(_unkeyed(engine, 1, size=900))
         for request in engine.take_all(2):
             succeed(request)
-        engine.drain.update_loads()
+        engine.placement.update_loads()
     assert counts[1] > 5 * counts[0]
 
 
@@ -149,120 +150,119 @@ def test_new_partitions_of_a_grown_topic_are_used():
     assert partitions_of(engine.take()) == [0, 1, 2, 3]
 
 
-# Availability and preference
+# One batch a visit
 
 
-def _engine_with_a_node_that_cannot_be_sent_to(timeout_ms, unavailable_ms):
-    engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000, availability_timeout_ms=timeout_ms)
-    _unkeyed(engine, 1)
-    engine.append(b"waits for node 2", 2)
-    for node_id in (1, 2):
-        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
-    engine.clock.advance(unavailable_ms)
-    engine.drain.note_node(1, engine.now_ms, can_send=True)
-    engine.drain.note_node(2, engine.now_ms, can_send=False)
-    return engine
+def test_partition_is_left_when_its_batch_was_taken():
+    engine = Engine(leaders=[1] * 6, batch_size=1 << 20)
+    counts = Counter[int]()
+    for _ in range(600):
+        counts.update(_unkeyed(engine, 1))
+        succeed(engine.take())
+    assert max(counts.values()) <= 0.26 * 600
+    assert min(counts.values()) >= 0.08 * 600
 
 
-def _undrained_draws(engine, count=60):
+def test_partition_is_kept_while_its_batch_takes_records():
+    engine = Engine(leaders=[1] * 6, batch_size=1 << 20)
+    assert len(set(_unkeyed(engine, 500))) == 1
+
+
+def test_block_leaves_a_partition_whose_batch_was_taken():
+    engine = Engine(leaders=[1] * 6, batch_size=1 << 20)
+    queues = engine.accumulator.topics[TOPIC]
+    used = set[int]()
+    for _ in range(60):
+        block = Block(engine.accumulator, queues, Column.from_list([b"x" * 100] * 10, "values"))
+        assert block.run(engine.now_ms)
+        request = engine.take()
+        (taken,) = partitions_of(request)
+        used.add(taken)
+        succeed(request)
+    assert used == set(range(6))
+
+
+def test_records_with_a_key_between_them_end_no_visit():
+    engine = Engine(leaders=[1] * 6, batch_size=1 << 20)
+    placed = set[int]()
+    for number in range(200):
+        engine.append(b"x" * 100, key=b"%d" % number, partition=-1)
+        placed.update(_unkeyed(engine, 1))
+    assert len(placed) == 1
+
+
+def test_the_only_partition_is_drawn_again():
+    engine = Engine(leaders=[1], batch_size=1000)
+    for _ in range(5):
+        assert _unkeyed(engine, 1) == [0]
+        succeed(engine.take())
+
+
+# Avoided and preferred nodes
+
+
+def _draws(engine, count=60):
     return set(_unkeyed(engine, count, size=900)[1:])
 
 
-@pytest.mark.parametrize(
-    ("timeout_ms", "unavailable_ms", "is_left_out"), [(100, 101, True), (100, 100, False), (0, 9_999, False)]
-)
-def test_partitions_whose_node_cannot_be_sent_to_are_left_out(timeout_ms, unavailable_ms, is_left_out):
-    engine = _engine_with_a_node_that_cannot_be_sent_to(timeout_ms, unavailable_ms)
-    engine.drain.update_loads()
-    assert (2 not in _undrained_draws(engine)) == is_left_out
+def test_partitions_of_an_avoided_node_are_left_out_until_it_is_well():
+    engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000)
+    engine.placement.avoid_nodes([2])
+    assert _draws(engine) == {0, 1}
+    engine.placement.update_loads()
+    assert _draws(engine) == {0, 1}
+    engine.placement.avoid_nodes([])
+    assert _draws(engine) >= {2, 3}
 
 
-def test_node_is_drawn_again_when_it_can_be_sent_to():
-    engine = _engine_with_a_node_that_cannot_be_sent_to(100, 500)
-    engine.drain.note_node(2, engine.now_ms, can_send=True)
-    engine.drain.update_loads()
-    assert 2 in _undrained_draws(engine)
-
-
-def test_node_is_drawn_again_once_nothing_waits_for_it():
-    """Its batches expired: no drain will ever say that it is back, so it must get records to find out."""
-    engine = _engine_with_a_node_that_cannot_be_sent_to(100, 500)
-    for ref in expired_batches(engine.accumulator, engine.now_ms):
-        ref.fail(TimeoutError("expired"))
-    engine.drain.update_loads()
-    assert _undrained_draws(engine) >= {2, 3}
-
-
-@pytest.mark.parametrize("seed_records", range(1, 5))
-def test_current_partition_is_left_when_its_node_cannot_be_sent_to(seed_records):
-    engine = Engine(leaders=[1, 2], batch_size=1 << 20, availability_timeout_ms=100)
-    first = _unkeyed(engine, seed_records)[-1]
-    for node_id in (1, 2):
-        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
-    engine.drain.update_loads()
-    assert _unkeyed(engine, 1) == [first]  # nothing is wrong with it yet
-    engine.clock.advance(101)
-    engine.drain.note_node(first + 1, engine.now_ms, can_send=False)
-    engine.drain.note_node(2 - first, engine.now_ms, can_send=True)
-    engine.drain.update_loads()
+@pytest.mark.parametrize("records", range(1, 5))
+def test_current_partition_is_left_when_its_node_is_to_be_avoided(records):
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20)
+    first = _unkeyed(engine, records)[-1]
+    engine.placement.avoid_nodes([first + 1])
     assert _unkeyed(engine, 3) == [1 - first] * 3
 
 
-@pytest.mark.parametrize(("timeout_ms", "is_left"), [(100, True), (0, False)])
-def test_current_partition_is_left_when_its_batches_wait_for_answers_that_do_not_come(timeout_ms, is_left):
-    """Five batches of an idempotent producer are out, and the sixth may not go: the node is not even ready."""
-    engine = Engine(leaders=[1, 2], is_idempotent=True, linger_ms=0, availability_timeout_ms=timeout_ms)
-    for partition in (0, 1):
-        engine.append(b"first", partition)
-        succeed(engine.take(partition + 1))
-    first = _unkeyed(engine, 1)[0]
-    taken = [engine.take(first + 1)]
-    for _ in range(4):
-        engine.append(b"in flight", first)
-        taken.append(engine.take(first + 1))
-    for node_id in (1, 2):
-        engine.drain.note_node(node_id, engine.now_ms, can_send=True)
-    assert _unkeyed(engine, 1) == [first]
-    engine.clock.advance(101)
-    assert engine.drain.ready(engine.now_us) == ([], set())
-    assert engine.drain.has_held == is_left
-    engine.drain.update_loads()
-    assert (_unkeyed(engine, 3) == [1 - first] * 3) == is_left
-    succeed(taken[0])
-    assert engine.drain.ready(engine.now_us)[0] != []
-    assert not engine.drain.has_held
+def test_all_are_drawn_when_every_node_is_to_be_avoided():
+    engine = Engine(leaders=[1, 2, -1], batch_size=1000, is_adaptive=False)
+    engine.placement.avoid_nodes([1, 2])
+    assert _draws(engine) == {0, 1}
+    engine.lead([-1, -1, -1])
+    assert _draws(engine) == {0, 1, 2}
 
 
-def test_current_partition_stays_when_no_node_can_be_sent_to():
-    engine = Engine(leaders=[1, 2], batch_size=1 << 20, availability_timeout_ms=100)
-    engine.append(b"waits", 0)
-    engine.append(b"waits", 1)
-    first = _unkeyed(engine, 1)[0]
-    for can_send in (True, False):
-        for node_id in (1, 2):
-            engine.drain.note_node(node_id, engine.now_ms, can_send=can_send)
-        engine.clock.advance(101)
-    engine.drain.note_node(1, engine.now_ms, can_send=False)
-    engine.drain.note_node(2, engine.now_ms, can_send=False)
-    engine.drain.update_loads()
-    assert _unkeyed(engine, 1) == [first]
+def test_new_topic_begins_where_no_node_is_to_be_avoided():
+    engine = Engine(leaders=[1, 2])
+    engine.placement.avoid_nodes([1])
+    for number in range(10):
+        engine.lead([1, 2], topic=f"topic {number}")
+        assert engine.append(b"x", -1, topic=f"topic {number}").partition == 1
+
+
+def test_another_rack_is_better_than_a_sick_node():
+    engine = Engine(leaders=[1, 2, 3], batch_size=1000)
+    engine.placement.prefer_nodes([1, 2])
+    engine.placement.avoid_nodes([1])
+    assert _draws(engine) == {1}
+    engine.placement.avoid_nodes([1, 2])
+    assert _draws(engine) == {2}
 
 
 def test_partition_that_is_left_keeps_its_order_and_begins_anew():
     engine = Engine(leaders=[1, 2], batch_size=1 << 20)
     first = _unkeyed(engine, 3)[0]
-    engine.drain.prefer_nodes([2 - first])
-    engine.drain.update_loads()
+    engine.placement.prefer_nodes([2 - first])
+    engine.placement.update_loads()
     assert _unkeyed(engine, 1) == [1 - first]
-    engine.drain.prefer_nodes([first + 1])
-    engine.drain.update_loads()
+    engine.placement.prefer_nodes([first + 1])
+    engine.placement.update_loads()
     assert _unkeyed(engine, 1) == [first]
 
 
 @pytest.mark.parametrize("near", [1, 2, 3])
 def test_first_record_of_a_topic_goes_to_a_preferred_node(near):
     engine = Engine(leaders=[1, 2, 3])
-    engine.drain.prefer_nodes([near])
+    engine.placement.prefer_nodes([near])
     for number in range(10):
         engine.lead([1, 2, 3], topic=f"topic {number}")
         assert engine.append(b"x", -1, topic=f"topic {number}").partition == near - 1
@@ -270,7 +270,7 @@ def test_first_record_of_a_topic_goes_to_a_preferred_node(near):
 
 def test_partition_is_left_when_its_leader_moves_away_from_the_preferred_nodes():
     engine = Engine(leaders=[1, 1, 2])
-    engine.drain.prefer_nodes([2])
+    engine.placement.prefer_nodes([2])
     engine.lead([1, 1, 2])
     assert _unkeyed(engine, 1) == [2]
     engine.lead([2, 1, 1])
@@ -281,15 +281,15 @@ def test_partition_is_left_when_its_leader_moves_away_from_the_preferred_nodes()
 
 def test_near_partitions_are_preferred_while_there_are_any():
     engine = Engine(leaders=[1, 1, 2, 2], batch_size=1000)
-    engine.drain.prefer_nodes([2])
+    engine.placement.prefer_nodes([2])
     _unkeyed(engine, 1)
-    engine.drain.update_loads()
-    assert _undrained_draws(engine) == {2, 3}
-    engine.drain.prefer_nodes([7])
-    engine.drain.update_loads()
-    assert _undrained_draws(engine) & {0, 1}
-    engine.drain.prefer_nodes(None)
-    assert engine.drain.preferred_nodes is None
+    engine.placement.update_loads()
+    assert _draws(engine) == {2, 3}
+    engine.placement.prefer_nodes([7])
+    engine.placement.update_loads()
+    assert _draws(engine) & {0, 1}
+    engine.placement.prefer_nodes(None)
+    assert engine.placement.preferred_nodes is None
 
 
 def test_queue_lengths_do_not_matter_if_not_adaptive():
@@ -297,7 +297,7 @@ def test_queue_lengths_do_not_matter_if_not_adaptive():
     for _ in range(40):
         engine.append(b"x" * 900, 0)
     _unkeyed(engine, 1)
-    engine.drain.update_loads()
+    engine.placement.update_loads()
     counts = Counter(_unkeyed(engine, 400, size=900))
     assert 0.35 < counts[0] / 400 < 0.65
 

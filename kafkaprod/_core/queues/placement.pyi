@@ -1,0 +1,16 @@
+from collections.abc import Iterable
+from typing import Self, final
+
+from kafkaprod._core.queues.accumulator import Accumulator
+
+@final
+class Placement:
+    accumulator: Accumulator
+    is_adaptive: bool
+    preferred_nodes: frozenset[int] | None
+    avoided_nodes: frozenset[int]
+    def __new__(cls, accumulator: Accumulator, is_adaptive: bool = True) -> Self: ...
+    def prefer_nodes(self, node_ids: Iterable[int] | None) -> None: ...
+    def avoid_nodes(self, node_ids: Iterable[int]) -> None: ...
+    def update_leaders(self) -> None: ...
+    def update_loads(self) -> None: ...
