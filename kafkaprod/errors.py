@@ -7,6 +7,7 @@
       InvalidRecordError(ValueError)             an argument of a record has a wrong value: fix the record
         ArgumentTypeError(TypeError)             an argument has a type that is not allowed: fix the call
       BufferFullError(TimeoutError)              no memory for a record for max_block_ms: slow down
+        NodeBufferFullError                      a sick broker's share is used up: handle it like a failed delivery
       DeliveryTimeoutError(TimeoutError)         delivery_timeout_ms passed before an answer
       MetadataTimeoutError(TimeoutError)         a topic's metadata did not arrive in time
       RequestTimedOutError(TimeoutError)         a broker did not answer one request in time: retried for you
@@ -117,6 +118,35 @@ class BufferFullError(KafkaError, TimeoutError):
     `delivery_timeout_ms`.
     `result` has the rows of a block that were queued before.
     """
+
+
+class NodeBufferFullError(BufferFullError):
+    """With `buffer_full_policy="isolate"`: a sick broker's records hold all that they may; the record was not queued.
+
+    Records for other brokers are taken. Handle it like a failed delivery, or send again when the broker is well.
+
+    Attributes:
+        held_bytes: What the broker's records hold.
+        limit_bytes: What they may hold.
+        silent_ms: How long the broker has not answered.
+        usual_ms: In what time it usually answers; -1: it never did.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        held_bytes: int = 0,
+        limit_bytes: int = 0,
+        silent_ms: int = 0,
+        usual_ms: int = -1,
+        **context: Any,
+    ) -> None:
+        super().__init__(message, **context)
+        self.held_bytes = held_bytes
+        self.limit_bytes = limit_bytes
+        self.silent_ms = silent_ms
+        self.usual_ms = usual_ms
 
 
 class DeliveryTimeoutError(KafkaError, TimeoutError):

@@ -198,7 +198,15 @@ def _sizes(config: ProducerConfig, options: Mapping[str, str | None]) -> Iterato
             "in two and sent again",
             f"lower batch_size below {limit}",
         )
-    if config.max_request_size <= limit >= config.batch_size:
+    elif config.max_batch_size > limit >= config.max_request_size:
+        yield Finding(
+            Level.WARNING,
+            "sizes",
+            f"batches that wait may grow to max_batch_size={config.max_batch_size}, over max.message.bytes={limit}: "
+            "the first of them is refused, cut in two and sent again, and the next ones stay smaller",
+            f"lower max_batch_size to {limit}",
+        )
+    if max(config.max_request_size, config.batch_size, config.max_batch_size) <= limit:
         yield Finding(Level.OK, "sizes", f"records and batches fit into max.message.bytes={limit}")
 
 

@@ -21,11 +21,12 @@ from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import ArgumentTypeError, BufferFullError
+from kafkaprod.errors import ArgumentTypeError, BufferFullError, NodeBufferFullError
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
+ISOLATION_POLL_S: Final = 0.05  # and at whether the node that a record waits for is sick
 
 T = TypeVar("T")
 
@@ -70,6 +71,8 @@ class Intake:
         self._hooks = engine.hooks
         self._max_block_ms = engine.config.max_block_ms
         self._can_wait_for_memory = engine.config.buffer_full_policy != "raise"
+        self._isolates = engine.config.buffer_full_policy == "isolate"
+        self._poll_s = ISOLATION_POLL_S if self._isolates else MEMORY_POLL_S
 
     def send_blocking(self, *arguments: Any) -> DeliveryFuture:
         """Take one record (the arguments of `Producer.send`), waiting on this thread."""
@@ -224,10 +227,12 @@ class Intake:
                 outcome = attempt(ticket)
                 if outcome is not None:
                     return outcome
+                if self._isolates:
+                    self._check_isolation(topic, ticket)
                 remaining_ms = deadline_ms - self._clock.now_ms()
                 if remaining_ms <= 0:
                     raise self._buffer_full(topic, need, self._max_block_ms)
-                yield waiter, min(remaining_ms / 1000, MEMORY_POLL_S)
+                yield waiter, min(remaining_ms / 1000, self._poll_s)
                 self.host.check_still_sending(transaction)
         finally:
             pool.dequeue_waiter(ticket)
@@ -237,10 +242,44 @@ class Intake:
         """Count records that found no memory."""
         self._engine.metrics.add_refused_records(record_count, self._clock.now_ms())
 
+    def _check_isolation(self, topic: str, ticket: int) -> None:
+        """Raise NodeBufferFullError if what a waiter waits for is the share of a sick node."""
+        node_id = self.accumulator.pool.node_in_the_way(ticket)
+        if node_id is None:
+            return
+        if node_id < 0:
+            raise NodeBufferFullError(
+                f"no memory for a record of topic {topic!r}: records of partitions without a leader hold all that they "
+                "may; others are taken. Handle it like a failed delivery, or send it again when the partition has one",
+                topic=topic,
+            )
+        health = self._engine.node_states().get(node_id)
+        if health is not None and health.state == "sick":
+            limit = self.accumulator.pool.capacity if health.limit_bytes is None else health.limit_bytes
+            raise NodeBufferFullError(
+                f"no memory for a record of topic {topic!r}: node {node_id} is sick, its records hold "
+                f"{health.held_bytes} of the {limit} bytes that they may, and it has not answered for "
+                f"{health.silent_ms} ms (usually {health.usual_ms}); records for other nodes are taken. Handle it like "
+                "a failed delivery, or send it again when node_states() shows the node as ok",
+                topic=topic,
+                node=node_id,
+                held_bytes=health.held_bytes,
+                limit_bytes=limit,
+                silent_ms=health.silent_ms,
+                usual_ms=health.usual_ms,
+            )
+
     def _buffer_full(self, topic: str, need: int, waited_ms: int) -> BufferFullError:
         pool = self.accumulator.pool
+        unwell = "".join(
+            f"; node {node_id} is {health.state}: it has not answered for {health.silent_ms} ms (usually "
+            f"{health.usual_ms}), and its records hold {health.held_bytes} bytes"
+            for node_id, health in self._engine.node_states().items()
+            if health.state != "ok"
+        )
         slow = "".join(
-            f"; node {node} holds {held} of the {limit} bytes that it can deliver in a quarter of delivery_timeout_ms"
+            f"; node {node} holds {held} of the {limit} bytes that it may: what it delivers in a quarter of "
+            "delivery_timeout_ms, and no more than leaves room for other nodes"
             for node, held, limit in pool.shares()
             if limit is not None and held + need > limit
         )
@@ -251,7 +290,7 @@ class Intake:
         )
         return BufferFullError(
             f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
-            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}. "
+            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}{unwell}. "
             f"{'Send less' if slow else 'Raise buffer_memory'}, or find out why these partitions are slow",
             topic=topic,
         )

@@ -88,6 +88,9 @@ REMEDIES = {
     "MetadataTimeoutError": "The topic or partition does not exist and the broker does not create it (`kafkaprod topics "
     "create`), or no broker was reachable; the message says which. Before the first connection that is a "
     "BootstrapError.",
+    "NodeBufferFullError": "Handle it like a failed delivery: the broker that leads the record's partition does not answer. "
+    "Records for other brokers are taken. `producer.node_states()` shows when it is well: "
+    "[When a broker is sick](deployment.md#when-a-broker-is-sick).",
     "OutOfOrderSequenceError": "Earlier records of the partition may be lost at the broker (a disk that was emptied, an "
     "unclean election). Compare the log with what you sent, then make a new producer.",
     "ProducerClosedError": "Send before `close()` or the end of the `with` block.",

@@ -66,6 +66,8 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["security_protocol"] in ("SSL", "SASL_SSL") and given["ssl_context"] is None:
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
     options = {name: given[theirs] for theirs, name in _PLAIN.items() if given[theirs] is not None}
+    if options["batch_size"] == BATCH_BYTES:  # the default there; here a batch takes memory as records come
+        del options["batch_size"]
     options["bootstrap_servers"] = servers_once(given["bootstrap_servers"])
     options["enable_idempotence"] = is_idempotent
     options["acks"] = (-1 if is_idempotent else 1) if acks is MISSING else acks

@@ -62,6 +62,8 @@ RULES = [
     ("replicas", replace(GOOD, topic=topic(in_sync=1)), {}, Level.PROBLEM, "[0, 1, 2] have fewer", "bring"),
     ("replicas", with_options(min_insync_replicas="1"), {}, Level.WARNING, "one copy", "min.insync.replicas=2"),
     ("sizes", with_options(max_message_bytes="500000"), {}, Level.WARNING, "max.message.bytes=500000", "to 500000"),
+    ("sizes", with_options(max_message_bytes="500000"), {"max_request_size": 400_000, "max_batch_size": 600_000},
+     Level.WARNING, "max_batch_size=600000", "max_batch_size to 500000"),
     ("sizes", with_options(max_message_bytes="100000"), {"max_request_size": 90_000, "batch_size": 200_000},
      Level.WARNING, "batch_size=200000 is over", "below 100000"),
     ("timestamps", with_options(message_timestamp_type="LogAppendTime"), {}, Level.WARNING, "its own time",
