@@ -34,6 +34,7 @@ from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.text import counted
 
 YOUNG_PARTS: Final = 8  # a batch takes records for no longer than this part of delivery_timeout_ms
+LEAST_LOOK_MS: Final = 100  # between looks for such batches, unless delivery_timeout_ms is less than four times that
 OBSERVATION_MS: Final = 100  # least time between copies of the network's counters into the metrics
 
 logger = logging.getLogger("kafkaprod.engine.upkeep")
@@ -244,15 +245,17 @@ class Upkeep:
         """Close open batches that are no longer young; return when to look again.
 
         Behind a node that takes nothing a batch would grow for long, and expire with its first record. The batches
-        of such a node may be many: they are looked through four times in the time that a batch is young.
+        of such a node may be many: they are looked through four times in the time that a batch is young, at most, and
+        where that is short, less often.
         """
         young_ms = self._config.delivery_timeout_ms // YOUNG_PARTS
         due_ms = max(oldest_ms + young_ms, self._next_closing_ms)
         if due_ms > now_ms:
             return due_ms - now_ms
         close_open_batches(self._accumulator, now_ms - young_ms)
-        self._next_closing_ms = now_ms + young_ms // 4
-        return max(young_ms // 4, 1)
+        look_again_ms = max(young_ms // 4, min(2 * young_ms, LEAST_LOOK_MS), 1)
+        self._next_closing_ms = now_ms + look_again_ms
+        return look_again_ms
 
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
         was_sent = ref.was_sent

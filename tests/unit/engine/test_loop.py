@@ -612,6 +612,14 @@ class TestExpiry:
         rig.turn()
         assert rig.pool.poll_timeouts[-1] == 10
 
+    @pytest.mark.parametrize(("timeout_ms", "look_again_ms"), [(160, 40), (800, 100), (120_000, 3750)])
+    def test_loop_does_not_wake_often_to_look_for_old_batches(self, timeout_ms: int, look_again_ms: int) -> None:
+        rig = Rig(topics={TOPIC: (-1,)}, delivery_timeout_ms=timeout_ms, metadata_max_age_ms=10**6)
+        rig.send()
+        rig.turn()
+        rig.turn(timeout_ms // 8)
+        assert rig.pool.poll_timeouts[-1] == look_again_ms
+
     def test_last_error_of_the_leader_is_the_cause(self) -> None:
         rig = Rig(delivery_timeout_ms=5000)
         future, sent = rig.in_flight()
