@@ -71,6 +71,19 @@ def importing(load: Callable[[], Result]) -> Callable[[], Result]:
     return cache(lambda: apart(load))
 
 
+_own = threading.local()
+
+
+def is_own_thread() -> bool:
+    """Whether this is a thread of this package, not of the application."""
+    return getattr(_own, "is_set", False)
+
+
+def _run_as_own(target: Callable[..., object], *args: Any) -> None:
+    _own.is_set = True
+    target(*args)
+
+
 def make_thread(target: Callable[..., object], name: str, *args: Any) -> threading.Thread:
     """Return a daemon thread that is not started.
 
@@ -79,8 +92,10 @@ def make_thread(target: Callable[..., object], name: str, *args: Any) -> threadi
         name: Its name, in lists of threads and in logs.
     """
     if sys.version_info >= (3, 14):
-        return threading.Thread(target=target, name=name, args=args, daemon=True, context=contextvars.Context())
-    return threading.Thread(target=target, name=name, args=args, daemon=True)
+        return threading.Thread(
+            target=_run_as_own, name=name, args=(target, *args), daemon=True, context=contextvars.Context()
+        )
+    return threading.Thread(target=_run_as_own, name=name, args=(target, *args), daemon=True)
 
 
 def is_program_ending() -> bool:

@@ -24,6 +24,7 @@ from kafkaprod.errors import (
     IllegalStateError,
     ProducerClosedError,
 )
+from kafkaprod.log_lines import install, own_lines
 from kafkaprod.text import counted
 from kafkaprod.threads import apart, make_thread
 
@@ -182,6 +183,7 @@ class EngineHost:
         """Join a thread that has reported its end."""
         if not self.is_in_callback and not self.engine.guard.is_forked:
             self._thread.join(CLOSE_GRACE_S)
+            own_lines.flush()
 
     def _begin_close(self, timeout: float | None) -> bool:
         """Refuse records and let the thread end; return whether this thread may wait for that."""
@@ -249,8 +251,10 @@ def _at_exit() -> None:
             logger.error(
                 "the sender thread does not end; it runs %s; the outcome of its other records is unknown", work
             )
+    own_lines.flush(CLOSE_GRACE_S)
 
 
+install()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 atexit.register(_at_exit)

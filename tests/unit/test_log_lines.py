@@ -1,0 +1,168 @@
+"""Lines of a producer's own threads: queued, bounded, given in order by another thread, never one about another."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod import log_lines
+from kafkaprod.log_lines import LOGGERS, OwnLines
+from kafkaprod.threads import is_own_thread, make_thread
+
+PACKAGE = Path(log_lines.__file__).parent
+NAME = "kafkaprod.test-of-lines"
+BOUND_S = 30
+# Their modules run in no thread of a producer: commands, the broker's processes, Spark's, callers of admin functions.
+ELSEWHERE = ("admin", "broker", "cli", "loader", "spark")
+OTHERS = {"kafkaprod.protocol.server"}  # the broker's side
+
+
+class Keeper(logging.Handler):
+    """Keeps the lines, and the threads that brought them; can be held up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.threads: set[int] = set()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert self.may_go_on.wait(BOUND_S)
+        self.lines.append(record.getMessage())
+        self.threads.add(threading.get_ident())
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    handler = Keeper()
+    logger = logging.getLogger(NAME)
+    logger.addHandler(handler)
+    logger.propagate = False
+    yield handler
+    handler.may_go_on.set()
+    logger.handlers.clear()
+    logger.filters.clear()
+
+
+def lines_of(capacity: int = 100) -> OwnLines:
+    lines = OwnLines(capacity)
+    logging.getLogger(NAME).addFilter(lines)
+    return lines
+
+
+def run_as_own(call: Any) -> int:
+    """Run it on a thread of the package; return the thread's number."""
+    idents: list[int] = []
+
+    def run() -> None:
+        assert is_own_thread()
+        call()
+        idents.append(threading.get_ident())
+
+    thread = make_thread(run, "own")
+    thread.start()
+    thread.join(BOUND_S)
+    return idents[0]
+
+
+def test_an_own_thread_s_lines_come_in_order_by_another_thread(keeper: Keeper) -> None:
+    lines = lines_of()
+    keeper.may_go_on.clear()
+    own = run_as_own(lambda: [logging.getLogger(NAME).warning("line %d", n) for n in range(10)])
+    keeper.may_go_on.set()
+    lines.flush(BOUND_S)
+    assert keeper.lines == [f"line {n}" for n in range(10)]
+    assert not keeper.threads & {own, threading.get_ident()}
+
+
+def test_other_threads_lines_are_given_at_once(keeper: Keeper) -> None:
+    lines_of()
+    logging.getLogger(NAME).warning("at once")
+    assert keeper.lines == ["at once"]
+    assert keeper.threads == {threading.get_ident()}
+
+
+def test_what_finds_no_place_is_counted_and_reported(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines, "IDLE_S", 0.01)
+    monkeypatch.setattr(log_lines, "logger", logging.getLogger(NAME))
+    lines = lines_of(capacity=5)
+    keeper.may_go_on.clear()
+    run_as_own(lambda: [logging.getLogger(NAME).warning("line %d", n) for n in range(20)])
+    dropped = lines.dropped_count
+    assert dropped in (14, 15)  # one may be with the handler
+    reported = threading.Event()
+    keeper.addFilter(lambda record: reported.set() or True if "were dropped" in record.getMessage() else True)
+    keeper.may_go_on.set()
+    assert reported.wait(BOUND_S)
+    lines.flush(BOUND_S)
+    assert keeper.lines[-1].startswith(f"{dropped} log lines of kafkaprod were dropped")
+
+
+def test_a_line_that_a_handler_causes_is_left_out(keeper: Keeper) -> None:
+    lines = lines_of()
+    keeper.addFilter(lambda _: logging.getLogger(NAME).warning("about a line") or True)
+    logging.getLogger(NAME).warning("here")
+    run_as_own(lambda: logging.getLogger(NAME).warning("there"))
+    lines.flush(BOUND_S)
+    assert keeper.lines == ["here", "there"]
+
+
+def test_a_filter_of_the_user_that_raises_ends_no_thread(keeper: Keeper) -> None:
+    lines = lines_of()
+    logging.getLogger(NAME).addFilter(lambda record: 1 // (record.getMessage() != "bad"))
+    run_as_own(lambda: [logging.getLogger(NAME).warning(text) for text in ("bad", "good")])
+    lines.flush(BOUND_S)
+    assert keeper.lines == ["good"]
+    with pytest.raises(ZeroDivisionError):
+        logging.getLogger(NAME).warning("bad")
+
+
+def test_while_the_program_ends_lines_are_given_in_place(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def start(self) -> None:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    lines = lines_of()
+    monkeypatch.setattr(log_lines, "make_thread", lambda *_: Refusing())
+    run_as_own(lambda: logging.getLogger(NAME).warning("no thread yet"))
+    assert keeper.lines == []
+    monkeypatch.setattr(log_lines, "is_program_ending", lambda: True)
+    own = run_as_own(lambda: logging.getLogger(NAME).warning("the end"))
+    assert keeper.lines == ["no thread yet", "the end"]
+    assert keeper.threads == {own}
+    run_as_own(lambda: logging.getLogger(NAME).warning("later"))
+    lines.flush(BOUND_S)
+    assert keeper.lines[-1] == "later"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+def test_a_forked_child_has_neither_the_lines_nor_the_thread(keeper: Keeper) -> None:
+    lines = lines_of()
+    keeper.may_go_on.clear()
+    run_as_own(lambda: [logging.getLogger(NAME).warning("line") for _ in range(3)])
+    lines.forget()  # what a child calls
+    keeper.may_go_on.set()
+    lines.flush(0)
+    run_as_own(lambda: logging.getLogger(NAME).warning("of the child"))
+    lines.flush(BOUND_S)
+    assert "of the child" in keeper.lines
+
+
+def test_every_logger_of_a_producer_s_modules_is_in_the_list() -> None:
+    found = set()
+    for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]:
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] in ELSEWHERE or place.name == "log_lines.py":
+            continue
+        module = ".".join(("kafkaprod", *place.with_suffix("").parts))
+        for given in re.findall(r"getLogger\(([^)]*)\)", path.read_text(encoding="utf-8")):
+            found.add(module if given == "__name__" else given.strip('"'))
+    assert found - OTHERS == set(LOGGERS)
