@@ -67,7 +67,15 @@ class ChildProcess(subprocess.Popen[bytes]):
 
 
 def start_module(module: str) -> ChildProcess:
-    """Start a module of this package in a process with pipes as stdin and stdout."""
+    """Start a module of this package in a process with pipes as stdin and stdout.
+
+    Raises:
+        EmbeddedBrokerError: The program is packed, as by PyInstaller: it would start itself again instead.
+    """
+    if getattr(sys, "frozen", False):
+        raise EmbeddedBrokerError(
+            "a packed program has no Python to run an embedded broker with: run `kafkaprod broker` beside it"
+        )
     package_dir = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, (package_dir, os.environ.get("PYTHONPATH"))))
     # -P: not the working directory first, which may be a source tree that was never built.

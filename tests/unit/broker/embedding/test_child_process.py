@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError
+from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.cluster_changes import ChangeSignal, send_signal
 
 ECHO = "import sys; [print(line, end='', flush=True) for line in sys.stdin]"
@@ -61,3 +61,9 @@ def test_an_answer_after_the_timeout_is_not_taken_for_the_next_commands() -> Non
         with pytest.raises(EmbeddedBrokerError, match=r"it did not answer within 0\.01 s"):
             process.exchange({"command": "view"}, 0.01, "it")
         assert process.exchange({"command": "clear"}, 30, "it") == {"command": "clear"}
+
+
+def test_a_packed_program_does_not_start_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(EmbeddedBrokerError, match="packed program has no Python"):
+        start_module("kafkaprod.broker.embedding.child")
