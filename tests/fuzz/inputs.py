@@ -197,16 +197,8 @@ def run(check: Check, seed: int, first: int, count: int) -> Iterator[tuple[str, 
         yield name, wrong
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run as the command line says; 0 if nothing was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.inputs", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("kind", choices=["messages", "files", "texts"])
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    options = parser.parse_args(arguments)
-    faulthandler.enable()
-    logging.disable(logging.CRITICAL)
+def fuzz(kind: str, seed: int, first: int, count: int) -> tuple[collections.Counter[str], list[str]]:
+    """Give the inputs to what reads them; return how many each had, and what was wrong."""
     with tempfile.TemporaryDirectory() as directory:
         checks: dict[str, Callable[[], Check]] = {
             "messages": _Messages,
@@ -215,9 +207,23 @@ def main(arguments: list[str] | None = None) -> int:
         }
         names: collections.Counter[str] = collections.Counter()
         found: list[str] = []
-        for name, wrong in run(checks[options.kind](), options.seed, options.first, options.count):
+        for name, wrong in run(checks[kind](), seed, first, count):
             names[name] += 1
             found += [wrong] if wrong else []
+    return names, found
+
+
+def main() -> int:
+    """Run as the command line says; 0 if nothing was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.inputs", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kind", choices=["messages", "files", "texts"])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    options = parser.parse_args()
+    faulthandler.enable()
+    logging.disable(logging.CRITICAL)
+    names, found = fuzz(options.kind, options.seed, options.first, options.count)
     counts = ", ".join(f"{name} {count}" for name, count in names.most_common())
     print(f"{options.kind}, seed {options.seed}, {options.count} inputs from {options.first}: {counts}")
     print("\n".join(found[:20]) or "nothing found")

@@ -27,6 +27,7 @@ THREAD_TESTS = ["tests/stress/test_pool_threads.py", "tests/stress/test_core_thr
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "timeout=0", "--capture=sys", "-m", ""]
 # The runtimes reserve terabytes of addresses. A huge row count must end in a MemoryError, as without them.
 FUZZER = ["-m", "tests.fuzz.python_api", "--memory-limit", "0"]
+INPUTS = ["-m", "tests.fuzz.inputs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sanitizers.run", description=__doc__.partition("\n")[0])
     parser.add_argument("sanitizer", choices=SANITIZERS)
     parser.add_argument("--fuzz", action="store_true", help="the fuzzer of the Python interface instead of tests")
-    parser.add_argument("arguments", nargs="*", help="of pytest instead of the usual tests, or of the fuzzer")
+    parser.add_argument(
+        "--inputs", action="store_true", help="the fuzzer of messages, files and texts instead of tests"
+    )
+    parser.add_argument("arguments", nargs="*", help="of pytest instead of the usual tests, or of a fuzzer")
     arguments = parser.parse_args()
     sanitizer = SANITIZERS[arguments.sanitizer]
-    command = FUZZER if arguments.fuzz else PYTEST
-    usual = [] if arguments.fuzz else sanitizer.tests
+    command = FUZZER if arguments.fuzz else INPUTS if arguments.inputs else PYTEST
+    usual = sanitizer.tests if command is PYTEST else []
     return run(build(arguments.sanitizer, sanitizer), sanitizer, [*command, *(arguments.arguments or usual)])
 
 

@@ -1,0 +1,55 @@
+"""A short run of the fuzzers of inputs and of changing arrays; `python -m tests.fuzz.inputs` runs them for longer."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.text.json_rows import JsonEncoder
+from kafkaprod.errors import InvalidRecordError
+from tests.fuzz import inputs
+from tests.fuzz.changing_arrays import FIELDS, ChangingArrays
+
+
+@pytest.mark.parametrize(("kind", "count"), [("messages", 1500), ("files", 150), ("texts", 1500)])
+def test_damaged_inputs_are_read_or_refused(kind: str, count: int) -> None:
+    names, found = inputs.fuzz(kind, 1, 0, count)
+    assert not found, found[0]
+    assert sum(names.values()) == count
+
+
+def test_an_unexpected_error_is_found() -> None:
+    def check(rng: random.Random) -> str:
+        return {}[rng.random()]  # type: ignore[no-any-return]
+
+    ((name, wrong),) = inputs.run(check, 1, 0, 1)
+    assert name == "KeyError"
+    assert "--seed 1 --first 0 --count 1" in wrong
+
+
+def test_arrays_of_every_layout_are_right_until_they_are_wrecked() -> None:
+    arrays = ChangingArrays()
+    arrays.table.validate(full=True)
+    rows = rows_of(arrays)
+    rng = random.Random(1)
+    for _ in range(100):
+        arrays.wreck(rng)
+    with pytest.raises(InvalidRecordError, match="have changed while rows were read"):
+        rows_of(arrays, check=False)
+    arrays.restore()
+    assert rows_of(arrays) == rows
+    assert len(rows) == 1000
+    assert rows[1].count(b":") >= len(FIELDS)
+
+
+def rows_of(arrays: ChangingArrays, *, check: bool = True) -> list[bytes]:
+    """Return the rows as JSON."""
+    table: pa.Table = arrays.table
+    (batch,) = ArrowStream(table)
+    made = JsonEncoder(batch, list(range(len(FIELDS)))).encode(0, 1000)
+    if check:
+        table.validate(full=True)
+    return list(made.rows(0, 1000))
