@@ -57,6 +57,8 @@ class Sink:
         check_crc: verify the CRC-32C of each batch (about 5 GB/s).
         keep_bytes: read every byte into memory as a broker would, instead of dropping batches in the kernel.
         advertised: ports that clients are told, one a node, if others than its own: those of a proxy.
+        host: address to listen at and to tell.
+        within: command that the sink's process runs under, such as one that enters a network namespace.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Sink:
         check_crc: bool = False,
         keep_bytes: bool = False,
         advertised: Sequence[int] = (),
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
     ) -> None:
-        command = [sys.executable, "-m", "benchmarks.sink", "--nodes", str(nodes)]
+        command = [*within, sys.executable, "-m", "benchmarks.sink", "--nodes", str(nodes), "--host", host]
         for name, partition_count in topics.items():
             command += ["--topic", f"{name}:{partition_count}"]
         command += ["--check-crc"] if check_crc else []
@@ -79,7 +83,7 @@ class Sink:
             command, cwd=_REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.ports: list[int] = self._answer()
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in advertised or self.ports)
+        self.bootstrap = ",".join(f"{host}:{port}" for port in advertised or self.ports)
 
     @property
     def pid(self) -> int:
@@ -129,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Accept and acknowledge Kafka Produce requests, keep nothing.")
     parser.add_argument("--topic", action="append", required=True, metavar="NAME:PARTITIONS")
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--check-crc", action="store_true")
     parser.add_argument("--keep-bytes", action="store_true")
     parser.add_argument("--advertise", action="append", type=int, metavar="PORT", help="of each node, if not its own")
@@ -136,10 +141,11 @@ def main() -> None:
     checksum = None
     if options.check_crc:
         from crc32c import crc32c as checksum
-    listeners = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(options.nodes)]
+    listeners = [socket.create_server((options.host, 0), backlog=128) for _ in range(options.nodes)]
     ports = [listener.getsockname()[1] for listener in listeners]
     topics = {name: int(count) for name, _, count in (text.rpartition(":") for text in options.topic)}
-    server = Server(Layout(options.advertise or ports, topics), checksum=checksum, keep_bytes=options.keep_bytes)
+    layout = Layout(options.advertise or ports, topics, options.host)
+    server = Server(layout, checksum=checksum, keep_bytes=options.keep_bytes)
     print(json.dumps(ports), flush=True)
     server.run(listeners, sys.stdin.fileno(), sys.stdout.fileno())
 

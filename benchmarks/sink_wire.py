@@ -32,10 +32,11 @@ _NO_TAGS = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the sink pretends to be: one port a node, and for each topic its number of partitions."""
+    """What the sink pretends to be: one port a node at its host, and for each topic its number of partitions."""
 
     ports: Sequence[int]
     partition_counts: Mapping[str, int]
+    host: str = "127.0.0.1"
 
 
 class Cursor:
@@ -141,7 +142,7 @@ def metadata_body(version: int, layout: Layout, names: Iterable[str] | None) -> 
     body = _THROTTLE if version >= 3 else b""
     body += _length(len(layout.ports), flexible=flexible)
     for node_id, port in enumerate(layout.ports):
-        body += _INT32.pack(node_id) + _string("127.0.0.1", flexible=flexible) + _INT32.pack(port)
+        body += _INT32.pack(node_id) + _string(layout.host, flexible=flexible) + _INT32.pack(port)
         body += (_string(None, flexible=flexible) if version >= 1 else b"") + tags
     if version >= 2:
         body += _string("sink", flexible=flexible)

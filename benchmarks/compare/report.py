@@ -21,6 +21,7 @@ from benchmarks.compare.figures import CaseFigures, PeerFigures, Spread, rate
 from benchmarks.compare.grid import PREFIX, grid_groups, grid_table
 from benchmarks.compare.ranges import HEAD, range_rows, versions
 from benchmarks.far_ends import ROOT
+from benchmarks.link.table import section_of, with_section
 
 README_BEGIN = "<!-- made by python -m benchmarks.compare.report: begin -->"
 README_END = "<!-- end -->"
@@ -227,7 +228,8 @@ def main() -> None:
         cases.setdefault(case.name, []).append(case)
     if options.readme:
         write_readme(readme_section(results, cases), ROOT / "README.md")
-        ALL_CASES.write_text(all_cases_page(results, cases))
+        page, links = all_cases_page(results, cases), section_of(ALL_CASES.read_text())
+        ALL_CASES.write_text(with_section(page, links) if links else page)
     if options.svg:
         case = cases[CHARTED_CASE][-1]
         bars = [(peer.label, peer.spread(rate), peer.client == "kafkaprod_client") for peer in case.measured()]

@@ -26,6 +26,7 @@ from benchmarks.compare.report import (
     readme_section,
     write_readme,
 )
+from benchmarks.link.table import section, with_section
 from benchmarks.macro import growth
 from benchmarks.macro.latency import Percentiles
 from benchmarks.peers.build import PeerUnavailableError
@@ -159,7 +160,9 @@ def test_kept_comparisons_are_what_the_figures_page_shows() -> None:
     cases: dict[str, list[CaseFigures]] = {}
     for case in (CaseFigures.from_json(value) for result in results for value in result["cases"]):
         cases.setdefault(case.name, []).append(case)
-    assert (root / "docs" / "figures.md").read_text() == all_cases_page(results, cases)
+    links = [json.loads(path.read_text()) for path in sorted((root / "benchmarks" / "results").glob("link-*.json"))]
+    page = with_section(all_cases_page(results, cases), section(links))
+    assert (root / "docs" / "figures.md").read_text() == page
     assert readme_section(results, cases) in (root / "README.md").read_text()
 
 
