@@ -74,6 +74,7 @@ class Engine:
         random: Source of jitter.
         unseen_failures_level: Level of the log line about failed records whose results were never read.
         completion: The kind of batch outcomes.
+        cluster_id: The cluster that gave `identity`, and the only one that gets records; None: the first that answers.
 
     Raises:
         ConfigError: A codec or TLS file is missing or unusable, or two-phase commit is requested.
@@ -89,6 +90,7 @@ class Engine:
         random: Callable[[], float] = random.random,
         unseen_failures_level: int = logging.ERROR,
         completion: type[BatchCompletion] = BatchCompletion,
+        cluster_id: str | None = None,
     ) -> None:
         _check_support(config)
         self.config = config
@@ -115,7 +117,9 @@ class Engine:
         self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
-        self.metadata = Metadata(config, clock.now_ms(), random=random, keeps_cluster=identity is not None)
+        self.metadata = Metadata(
+            config, clock.now_ms(), random=random, keeps_cluster=identity is not None, cluster_id=cluster_id
+        )
         self.topic_watch = self._make_topic_watch()
         self.transactions = self._make_transactions()
         self.sender = self._make_sender(keeps_producer_id=identity is not None)

@@ -105,6 +105,14 @@ class Identity(Protocol):
         """Handle that the cluster is another one now; return whether batches need numbers of a new producer id."""
         ...
 
+    def on_connection_lost(self) -> None:
+        """Handle that a connection ended: the next one may lead to another cluster."""
+        ...
+
+    def on_metadata(self) -> None:
+        """Handle metadata that was taken: the cluster is the same, or `on_new_cluster` follows."""
+        ...
+
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Handle a batch that fails; called before its records get the error."""
         ...
@@ -152,6 +160,7 @@ class IdempotentIdentity:
         self._damaged_count = 0
         self._next_request_ms = 0
         self._least_epoch = 0
+        self._is_cluster_known = True
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """Return a request for a producer id, before the first drain and when the last epoch is used up."""
@@ -202,8 +211,8 @@ class IdempotentIdentity:
         return True
 
     def may_drain(self) -> bool:
-        """Return True: without an id the drain takes no batch anyway."""
-        return True
+        """Return whether the cluster is known to be that of the id, if it is kept; else the drain looks at the id."""
+        return self._is_cluster_known
 
     def on_new_cluster(self) -> bool:
         """Request an id of the new cluster: another producer may have the old one there.
@@ -215,6 +224,14 @@ class IdempotentIdentity:
         self._least_epoch = max(self._least_epoch, self._drain.producer_epoch) + 1
         self._drain.set_producer(-1, -1)
         return True
+
+    def on_connection_lost(self) -> None:
+        """Send nothing under a kept id before metadata says which cluster it is: another one would take the records."""
+        self._is_cluster_known = not self.keeps_producer_id
+
+    def on_metadata(self) -> None:
+        """Send again: metadata of another cluster is not taken where the id is kept."""
+        self._is_cluster_known = True
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Do nothing: the drain starts a new epoch where a sequence is missing."""

@@ -130,7 +130,9 @@ class Attempt:
         options = dict(self._options.producer)
         if manifest.batch_bytes is not None:
             options["batch_size"] = manifest.batch_bytes
-        self._producer = LoadProducer.open(options, manifest.topic, identity, sent)
+        self._producer = LoadProducer.open(
+            options, manifest.topic, identity, sent, None if identity is None else manifest.cluster_id
+        )
         self._in_flight = InFlight(
             manifest,
             self._report,

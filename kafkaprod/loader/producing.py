@@ -38,6 +38,7 @@ class LoadProducer(Producer):
         topic: str,
         identity: tuple[int, int] | None = None,
         next_sequences: Mapping[int, int] | None = None,
+        cluster_id: str | None = None,
     ) -> Self:
         """Make one.
 
@@ -46,12 +47,13 @@ class LoadProducer(Producer):
             topic: The one topic it is for.
             identity: Producer id and epoch; None: as any producer.
             next_sequences: By partition, how many rows of the load are in the log.
+            cluster_id: The cluster that they are in; records fail where another one answers. None: any.
 
         Raises: as `Producer` and `partitions_for`.
         """
         # The load raises its failures, or continues them with --resume: they are no errors of the program.
         config = ProducerConfig.from_options(options)
-        engine = Engine(config, SystemClock(), identity, unseen_failures_level=logging.DEBUG)
+        engine = Engine(config, SystemClock(), identity, unseen_failures_level=logging.DEBUG, cluster_id=cluster_id)
         producer = start_producer(cls, engine)
         try:
             producer.partitions_for(topic)

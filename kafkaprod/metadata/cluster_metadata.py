@@ -56,6 +56,7 @@ class Metadata:
         now_ms: The time.
         random: Source of jitter.
         keeps_cluster: Whether starting over may lead to no other cluster, whatever the options say.
+        cluster_id: The only cluster whose answers are taken from the first one on; None: that of the first answer.
 
     Attributes:
         snapshot: Replaced, never changed; may be read by any thread.
@@ -68,6 +69,7 @@ class Metadata:
         *,
         random: Random = random.random,
         keeps_cluster: bool = False,
+        cluster_id: str | None = None,
     ) -> None:
         self._config = config
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -77,9 +79,11 @@ class Metadata:
         self._wanted: dict[str, None] = {}  # topics of the next partial refresh
         self._query: _Query | None = None
         self._is_rebootstrap_required = False
-        self._cluster_id: str | None = None  # the last one accepted; kept when the client starts over
+        self._cluster_id = cluster_id  # the last one accepted; kept when the client starts over
         self._has_new_cluster = False
+        self._continues = keeps_cluster
         self._keeps_cluster = keeps_cluster or bool(config.metadata_cluster_check_enable)
+        self._answers_of_another = 0  # since the last one of the right cluster
         self._refusal: KafkaError | None = None
         self._refused: set[str] = set()  # topics with a permanent error, since the last full refresh
         self._changed: dict[str, None] = {}
@@ -227,6 +231,14 @@ class Metadata:
         return is_new
 
     @property
+    def is_cluster_lost(self) -> bool:
+        """Return whether what is continued is in another cluster than the one that answers at all addresses.
+
+        One answer does not say so: of several bootstrap servers another one may lead to the right cluster.
+        """
+        return self._continues and self._answers_of_another > len(self._config.bootstrap_servers)
+
+    @property
     def last_refusal(self) -> KafkaError | None:
         """Return why the last answer was unusable; None if it was not."""
         return self._refusal
@@ -273,16 +285,22 @@ class Metadata:
         if expected is not None and response.cluster_id not in (expected, None):
             # Without nodes the client has just started over: another bootstrap server may lead to the right cluster.
             self._is_rebootstrap_required = bool(self.snapshot.nodes)
+            self._answers_of_another += 1
             raise CorruptDataError(
                 f"metadata of cluster {response.cluster_id!r}, expected {expected!r}{self._other_cluster_hint()}"
             )
 
     def _other_cluster_hint(self) -> str:
+        if self._continues:
+            return (
+                ": another cluster answers at this address, and this producer continues what it wrote to the former "
+                "one. No record is sent; let the address lead to that cluster again"
+            )
         if self._config.metadata_cluster_check_enable:
             return ": metadata_cluster_check_enable=true takes no other cluster"
         if self._config.metadata_recovery_strategy != "rebootstrap":
             return f": metadata_recovery_strategy={self._config.metadata_recovery_strategy} takes no other cluster"
-        return ": this producer continues what it wrote to that one" if self._keeps_cluster else ""
+        return ""
 
     def _take(self, query: _Query, response: MetadataResponse, version: int, now_ms: int) -> None:
         self._apply_hints()  # they are older than this answer
@@ -355,6 +373,7 @@ class Metadata:
             logger.warning("the cluster is %r now, it was %r", response.cluster_id, self._cluster_id)
             self._has_new_cluster = True
         self._refusal = None
+        self._answers_of_another = 0
         cluster_id = response.cluster_id or self.snapshot.cluster_id
         self._cluster_id = cluster_id or self._cluster_id
         self.snapshot = ClusterSnapshot(nodes, topics, cluster_id, response.controller_id)

@@ -26,6 +26,8 @@ from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.producer import Producer
 from kafkaprod.tables.row_plan import RowPlan
+from tests.kafka.cluster import wait_until
+from tests.kafka.ports import free_ports
 from tests.support.loader.load_rig import LoadRig, run_here
 
 LINES = [b"line %d" % i for i in range(50_000)]
@@ -118,7 +120,7 @@ def test_the_counts_of_a_resumed_load_are_together_the_rows_of_the_input(
     rig.create(2)
     rig.transactional_id = transactional_id and topic_name
     arguments = (str(path), "--key", "id", "--on-error", "skip")
-    slow = ("--rate", "2000", "--checkpoint-interval", "0.3")
+    slow = ("--rate", "1000", "--checkpoint-interval", "0.3")
     with subprocess.Popen(rig.command(*arguments, *slow), stderr=subprocess.DEVNULL) as first:
         deadline_s = time.monotonic() + 30
         while sum(log_offsets(client, rig.topic).values()) < 1_000:
@@ -349,3 +351,31 @@ def test_another_stdin_is_not_believed_to_be_loaded(rig: LoadRig) -> None:
     done = rig.run("-", "--resume", stdin=b"3\n4\n")
     assert done.code == 2
     assert "cannot be compared" in done.err
+
+
+def test_a_load_ends_soon_when_another_cluster_comes_back_in_the_middle(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"\n".join(LINES))
+    rig = LoadRig(f"127.0.0.1:{port}", tmp_path / "state", "t")
+    with EmbeddedBroker(port=port, topics={"t": 1}):
+        command = rig.command(str(path), "--rate", "1000", "--checkpoint-interval", "0.1")
+        load = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": rig.bootstrap})) as client:
+                wait_until(lambda: log_offsets(client, "t")[0] > 100, 60, "records")
+        except BaseException:
+            load.kill()
+            raise
+    with EmbeddedBroker(port=port, topics={"t": 1}):
+        try:
+            _, error = load.communicate(timeout=60)  # delivery_timeout_ms is 120,000
+        finally:
+            load.kill()
+        assert load.returncode == 1, error
+        assert b"another cluster answers at this address" in error
+        assert rig.values() == []
+        again = rig.run(str(path), "--resume")
+        assert again.code == 1
+        assert "began with the cluster of id" in again.err
+        assert rig.values() == []

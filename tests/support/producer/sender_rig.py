@@ -230,6 +230,7 @@ class Rig:
         max_request_bytes = options.pop("max_request_bytes", 1 << 20)
         linger_ms = options.pop("linger_ms", 0)
         metadata_options = options.pop("metadata_options", {})
+        keeps_producer_id = options.pop("keeps_producer_id", False)
         self.config = unchecked_config(**{"enable_idempotence": False, "retry_backoff_ms": 100, **options})
         self.clock = ManualClock(now_ms=1_000_000)
         self.pool = FakePool(self.clock)
@@ -244,7 +245,14 @@ class Rig:
             self.config.enable_idempotence,
         )
         self.placement = Placement(self.accumulator)
-        self.metadata = Metadata(unchecked_config(**metadata_options), self.clock.now_ms(), random=lambda: 0.5)
+        if keeps_producer_id:
+            self.drain.set_producer(4000, 0)
+        self.metadata = Metadata(
+            unchecked_config(**metadata_options),
+            self.clock.now_ms(),
+            random=lambda: 0.5,
+            keeps_cluster=keeps_producer_id,
+        )
         self.watch = TopicWatch(
             self.accumulator, self.clock, self.pool.wakeup, 60_000, 10_000, lambda: True, lambda: None
         )
@@ -259,6 +267,7 @@ class Rig:
             self.watch,
             self.clock,
             self.metrics,
+            keeps_producer_id=keeps_producer_id,
             random=lambda: 0.5,  # no jitter
         )
         self.topics = dict({TOPIC: (1,)} if topics is None else topics)
@@ -274,7 +283,7 @@ class Rig:
         self.turn()
         self.answer_metadata()
         self.turn()
-        if self.config.enable_idempotence:
+        if self.config.enable_idempotence and self.drain.producer_id < 0:
             self.answer_producer_id()
             self.turn()
 

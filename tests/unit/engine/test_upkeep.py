@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
-from kafkaprod.errors import ConnectionLostError, DeliveryTimeoutError
+from kafkaprod.errors import ConnectionLostError, CorruptDataError, DeliveryTimeoutError
+from kafkaprod.net.node import ConnectionStage
+from kafkaprod.net.node_state import ConnectionFailure
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from tests.support.producer.sender_rig import TOPIC, Rig, failure
@@ -137,3 +140,81 @@ def test_the_end_of_an_idle_connection_is_no_warning(
     rig.pool.failures.append(failure(ConnectionLostError("closed"))._replace(was_idle=was_idle))
     rig.turn()
     assert [record.levelno for record in caplog.records if "ended at stage" in record.getMessage()] == [level]
+
+
+def continuing_rig(**options: Any) -> Rig:
+    """A sender that continues what another process wrote, with its producer id."""
+    return Rig(enable_idempotence=True, keeps_producer_id=True, **options)
+
+
+def answer_for(rig: Rig, cluster_id: str) -> None:
+    """Let a broker of a cluster answer the metadata request."""
+    (sent,) = rig.open_of(MetadataRequest)
+    response = rig.metadata_response()
+    response.cluster_id = cluster_id
+    rig.complete(sent, response=response)
+    rig.turn()
+    rig.turn(advance_ms=1000)
+
+
+def test_what_is_continued_fails_as_soon_as_another_cluster_answers_at_every_address() -> None:
+    rig = continuing_rig()
+    unanswered, _ = rig.in_flight()
+    meet_another_cluster(rig)
+    waiting = rig.send()
+    rig.turn(advance_ms=1000)
+    assert not waiting.done(), "of several bootstrap servers another one may lead to the right cluster"
+    answer_for(rig, "other")
+    for future in (unanswered, waiting):
+        with pytest.raises(CorruptDataError, match=r"cluster 'other', expected 'c': another cluster answers"):
+            future.result(0)
+    assert not rig.produce_requests
+    late = rig.send()
+    rig.turn()
+    answer_for(rig, "other")
+    assert late.done()
+
+
+def test_what_is_continued_goes_on_if_another_address_leads_to_its_cluster() -> None:
+    rig = continuing_rig(metadata_options={"bootstrap_servers": (("h1", 9092), ("h2", 9092))})
+    unanswered, _ = rig.in_flight()
+    meet_another_cluster(rig)
+    rig.turn(advance_ms=1000)
+    answer_for(rig, "other")
+    answer_for(rig, "c")
+    rig.turn(advance_ms=1000)
+    (sent,) = rig.produce_requests
+    (ref,) = sent.produce.refs()
+    assert ref.producer == (4000, 0, 0)
+    rig.answer(sent)
+    rig.turn()
+    assert unanswered.result(0).offset == 7
+
+
+def lose_connection(rig: Rig) -> None:
+    """Let the connection to node 1 end, which another one replaces."""
+    node = rig.metadata.snapshot.nodes[1]
+    rig.pool.failures.append(ConnectionFailure(node, ConnectionStage.READY, ConnectionLostError("closed"), 1))
+    rig.turn()
+
+
+def test_what_is_continued_is_not_sent_through_a_connection_before_metadata_names_its_cluster() -> None:
+    rig = continuing_rig()
+    lose_connection(rig)
+    waiting = rig.send()
+    rig.turn(advance_ms=1000)
+    assert not rig.produce_requests, "what listens there now may be another cluster, which takes any first sequence"
+    rig.answer_metadata()
+    rig.turn()
+    rig.turn()
+    rig.answer(rig.produce_requests[0])
+    rig.turn()
+    assert waiting.result(0).offset == 7
+
+
+def test_a_producer_that_continues_nothing_sends_through_another_connection_at_once() -> None:
+    rig = Rig(enable_idempotence=True)
+    lose_connection(rig)
+    rig.send()
+    rig.turn()
+    assert rig.produce_requests
