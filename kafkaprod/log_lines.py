@@ -72,7 +72,7 @@ class OwnLines(logging.Filter):
         self._thread: threading.Thread | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the logger gives the line to its handlers; if not, that was done here, or is to come."""
+        """Return whether the logger gives the line to its handlers; if not, that was done here, or will be."""
         given = getattr(self._local, "given", None)
         if given is record:
             return True
