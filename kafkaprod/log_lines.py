@@ -32,6 +32,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.engine.engine",
     "kafkaprod.engine.identity",
     "kafkaprod.engine.loop",
+    "kafkaprod.engine.node_states",
     "kafkaprod.engine.telemetry",
     "kafkaprod.engine.upkeep",
     "kafkaprod.hooks.interceptors",
