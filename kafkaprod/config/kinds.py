@@ -30,6 +30,7 @@ INT64_MAX: Final = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -229,6 +230,8 @@ class SecretText:
     def parse(self, value: object) -> Secret:
         secret = _secret(value) if isinstance(value, str) else value
         if not isinstance(secret, Secret) or not (secret or self.may_be_empty):
+            raise ValueError(HIDDEN)
+        if _SURROGATE.search(secret.reveal()):  # the error of encoding it later would have it in its arguments
             raise ValueError(HIDDEN)
         return secret
 

@@ -47,7 +47,8 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return _compare_digest()(self._text.encode(), other._text.encode())
+        mine, theirs = (text.encode("utf-8", "surrogatepass") for text in (self._text, other._text))
+        return _compare_digest()(mine, theirs)
 
     def __hash__(self) -> int:
         return hash((Secret, self._text))

@@ -1,0 +1,143 @@
+"""One text is the value of every secret option, in every form: no repr, error, cause, log, metric or output has it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaprod import AvroRows, Producer
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.config import OPTIONS, ProducerConfig
+from kafkaprod.config.kinds import SecretText
+from kafkaprod.config.option import Option
+from kafkaprod.errors import KafkaError
+
+CANARY = "c4n4ry-of-a-secret"
+SECRETS = [option for option in OPTIONS.values() if isinstance(option.kind, SecretText)]
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.plain.username": "ann"}
+NEEDED: dict[str, dict[str, str]] = {
+    "sasl_plain_password": {**LOGIN, "sasl.mechanism": "PLAIN"},
+    "proxy_url": {},
+    "sasl_oauthbearer_client_credentials_client_secret": {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/",
+        "sasl.oauthbearer.client.id": "c",
+    },
+}
+"""With these a configuration that has the secret is whole."""
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The text as every kind of value that a program could give."""
+    (tmp_path / "secret").write_text(CANARY)
+    monkeypatch.setenv("CANARY", CANARY)
+    url = f"socks5://me:{CANARY}@127.0.0.1:9"
+    places = [CANARY, "env:CANARY", f"file:{tmp_path}/secret", url, f"{url}/%zz", f"\x1b{CANARY}", f"{CANARY}\ud800"]
+    return [*places, [CANARY], (CANARY,), {CANARY: CANARY}, CANARY.encode(), {CANARY}]
+
+
+def names_of(option: Option) -> Iterator[str]:
+    """Every spelling, and one that is mistyped."""
+    for dotted in (option.dotted_name, *option.aliases):
+        yield dotted
+        yield dotted.replace(".", "_")
+        yield f"{dotted}s"
+
+
+def all_of(error: BaseException) -> str:
+    """What a program, a log or a debugger shows of an exception."""
+    parts = [*traceback.format_exception(error), repr(error)]
+    seen: BaseException | None = error
+    while seen is not None:
+        parts += [repr(seen.args), repr(getattr(seen, "context", None))]
+        seen = seen.__cause__ or seen.__context__
+    return "".join(parts)
+
+
+@pytest.mark.parametrize("option", SECRETS, ids=lambda option: option.name)
+def test_a_configuration_shows_no_secret(option: Option, places: list[Any]) -> None:
+    kept = 0
+    for name in names_of(option):
+        for value in places:
+            for more in ({}, NEEDED.get(option.name, {}), {"linger.ms": "x"}):
+                given = {"bootstrap.servers": "127.0.0.1:9", **more, name: value}
+                try:
+                    config = ProducerConfig.from_options(given)
+                except KafkaError as error:
+                    shown = all_of(error)
+                else:
+                    kept += 1
+                    shown = f"{config!r} {config} {getattr(config, option.name)!r} {getattr(config, option.name)}"
+                assert CANARY not in shown, (name, value)
+    assert kept or option.name not in NEEDED
+
+
+def test_reprs_of_rows_show_no_secret() -> None:
+    registry = {"url": f"http://u:{CANARY}@h", "basic.auth.user.info": f"u:{CANARY}", "bearer.auth.token": CANARY}
+    assert CANARY not in repr(AvroRows(registry=registry, subject="s"))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_refused_login_shows_no_secret(mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1, "kafkaprod")
+    logging.getLogger("kafkaprod").setLevel(1)
+    with EmbeddedBroker(topics={"t": 1}, sasl_users={"ann": "right"}) as broker:
+        options = {**LOGIN, "sasl.mechanism": mechanism, "sasl.plain.password": CANARY}
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **options}, max_block_ms=5000) as producer:
+            with pytest.raises(KafkaError) as caught:
+                producer.send("t", b"v").result(10)
+            shown = [all_of(caught.value), repr(producer), repr(producer.config), repr(producer.metrics())]
+            shown += [repr(vars(producer.config)) if hasattr(producer.config, "__dict__") else ""]
+        shown += [record.getMessage() + repr(record.args) + repr(record.exc_info) for record in caplog.records]
+    assert caplog.records
+    assert not [text for text in shown if CANARY in text]
+
+
+COMMANDS = (
+    ("doctor",),
+    ("doctor", "--json"),
+    ("topics", "list"),
+    ("produce", "-t", "t"),
+    ("tail", "t"),
+    ("transactions", "list"),
+    ("load", "-t", "t", "-"),
+    ("perf", "-t", "t", "-n", "1"),
+)
+
+
+def test_commands_show_no_secret_and_have_none_in_their_arguments(tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "bootstrap.servers=127.0.0.1:9\nmax.block.ms=1000\n"
+        + "".join(f"{name}={value}\n" for name, value in LOGIN.items())
+        + f"sasl.mechanism=PLAIN\nsasl.plain.password={CANARY}\n"
+    )
+    running = {}
+    for command in COMMANDS:
+        name, *rest = command
+        arguments = [sys.executable, "-m", "kafkaprod", name, *rest, "-F", str(properties)]
+        running[command] = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path
+        )
+    ends_s = time.monotonic() + 120
+    for command, process in running.items():
+        with contextlib.suppress(OSError):
+            assert CANARY.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        output, _ = process.communicate(timeout=ends_s - time.monotonic())
+        assert output, command
+        assert CANARY.encode() not in output, command
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path != properties]
+    assert not [path for path in left if CANARY.encode() in path.read_bytes()]
+    assert CANARY not in os.environ.values()
