@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from kafkaprod._core.columns.arrow import ArrowStream
+from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import InvalidRecordError
 from tests.fuzz import inputs
@@ -33,23 +33,20 @@ def test_an_unexpected_error_is_found() -> None:
 def test_arrays_of_every_layout_are_right_until_they_are_wrecked() -> None:
     arrays = ChangingArrays()
     arrays.table.validate(full=True)
-    rows = rows_of(arrays)
+    (batch,) = ArrowStream(arrays.table)
+    rows = rows_of(batch)
     rng = random.Random(1)
     for _ in range(100):
         arrays.wreck(rng)
     with pytest.raises(InvalidRecordError, match="have changed while rows were read"):
-        rows_of(arrays, check=False)
+        rows_of(batch)
     arrays.restore()
-    assert rows_of(arrays) == rows
-    assert len(rows) == 1000
-    assert rows[1].count(b":") >= len(FIELDS)
+    assert rows_of(batch) == rows
+    assert len(rows) == pa.table(arrays.table).num_rows
+    assert (rows[1] or b"").count(b":") >= len(FIELDS)
 
 
-def rows_of(arrays: ChangingArrays, *, check: bool = True) -> list[bytes]:
+def rows_of(batch: ArrowBatch) -> list[bytes | None]:
     """Return the rows as JSON."""
-    table: pa.Table = arrays.table
-    (batch,) = ArrowStream(table)
-    made = JsonEncoder(batch, list(range(len(FIELDS)))).encode(0, 1000)
-    if check:
-        table.validate(full=True)
-    return list(made.rows(0, 1000))
+    made = JsonEncoder(batch, list(range(len(FIELDS)))).encode(0, 1 << 20)
+    return made.rows(0, len(made))
