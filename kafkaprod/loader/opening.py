@@ -147,7 +147,8 @@ def zip_members(source: Source) -> list[zipfile.ZipInfo]:
     """Return the files of an archive.
 
     Raises:
-        LoadRefusedError: It is no whole archive, or has two files of one name, of which only one could be read.
+        LoadRefusedError: It is no whole archive, a file in it has no name, or two have the same, of which only one
+            could be read.
     """
     with open_raw(source) as raw, _open_archive(source, raw) as archive:
         members = archive.infolist()
@@ -157,6 +158,8 @@ def zip_members(source: Source) -> list[zipfile.ZipInfo]:
         raise LoadRefusedError(
             f"{source.name} has {names.count(twice)} files named {twice!r}: unpack it and load the files"
         )
+    if "" in names:
+        raise LoadRefusedError(f"{source.name} is damaged: one of its files has no name")
     filled = next((info.filename for info in members if info.is_dir() and info.file_size), None)
     if filled is not None:
         raise LoadRefusedError(f"{source.name} is damaged: its directory {filled!r} has content")

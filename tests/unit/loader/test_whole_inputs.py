@@ -106,6 +106,15 @@ def test_a_name_that_an_archive_has_twice_is_refused(tmp_path: Path, mode: Any) 
         load(path)
 
 
+def test_a_file_without_a_name_in_an_archive_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"1\n")
+    path.write_bytes(path.read_bytes().replace(b"a1\n", b"\x001\n").replace(b"aPK", b"\0PK"))  # names end at a zero
+    with pytest.raises(LoadRefusedError, match="one of its files has no name"):
+        load(path)
+
+
 @pytest.mark.parametrize("suffix", CODECS)
 def test_joined_streams_are_read_to_the_end_of_the_last_one(tmp_path: Path, suffix: str) -> None:
     path, compress = tmp_path / f"a.txt.{suffix}", CODECS[suffix]
