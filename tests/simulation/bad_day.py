@@ -83,7 +83,7 @@ class BadDay(Simulation):
     @staticmethod
     def _check_paths(engine: EngineNode) -> None:
         for broker_id in engine.engine.node_pool.node_ids():
-            path = engine.engine.sender._paths.to(broker_id)
+            path = engine.engine.sender.states.paths.get(broker_id)
             if path is not None and (path.in_flight_bytes or path.in_flight_count):
                 raise ViolationError(f"path: {path.in_flight_bytes} bytes are under way to node {broker_id} for ever")
 
