@@ -13,7 +13,7 @@ from functools import partial
 
 from tests.simulation.bad_day import BadDay
 from tests.simulation.checker import ViolationError
-from tests.simulation.rules import BY_CASE, RULES
+from tests.simulation.rules import BAD_DAY_RULES, BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
 
 
@@ -48,9 +48,10 @@ def run_one(seed: int, kind: type[Simulation]) -> int:
 
 def seeds_until_noticed(rule: str, start: int, most: int) -> tuple[int, str] | None:
     """Return after how many seeds a rule that is switched off was noticed, and how; None if it was not."""
+    kind = BadDay if rule in BAD_DAY_RULES else Simulation
     with RULES[rule]():
         for count in range(1, most + 1):
-            outcome = run_seed(start + count - 1)
+            outcome = run_seed(start + count - 1, kind)
             if isinstance(outcome, str):
                 return count, outcome
     return None

@@ -20,6 +20,7 @@ from kafkaprod.broker.replication.partition import FollowerFetch, PartitionRepli
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.engine.answers import Answers, BatchFailure
 from kafkaprod.engine.identity import IdempotentIdentity
+from kafkaprod.engine.paths import Paths
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
@@ -127,6 +128,12 @@ PRODUCER_RULES: dict[str, Callable[[], Any]] = {
     "the log of a deleted topic is not used again": lambda: replaced(BrokerNode, "take_log", _keeps_old_log),
 }
 
+
+BAD_DAY_RULES: dict[str, Callable[[], Any]] = {
+    "an ended request is under way no more": lambda: replaced(Paths, "on_ended", lambda *_, **__: None),
+}
+"""Rules that the seeds of `--bad-day` notice."""
+
 RULES: dict[str, Callable[[], Any]] = {
     "a pending member holds the watermark": lambda: replaced(
         PartitionReplica, "maximal_isr", property(lambda self: frozenset(self.committed_isr))
@@ -151,6 +158,7 @@ RULES: dict[str, Callable[[], Any]] = {
     ),
     "an old leader's proposals are refused": lambda: replaced(partitions, "proposal_error", lambda *_: ErrorCode.NONE),
     **PRODUCER_RULES,
+    **BAD_DAY_RULES,
     "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
 }
 

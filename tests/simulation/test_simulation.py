@@ -25,6 +25,7 @@ NOTICED_BY = {
     "a retried batch keeps its sequence": 1,
     "a follower joins when it has caught up": 5,
     "a member that is to leave holds the watermark": 7,
+    "an ended request is under way no more": 0,
     "an old leader's proposals are refused": 7,
     "logs are cut where they part": 2,
     "logs are not cut at the watermark": 2,
