@@ -43,7 +43,7 @@ LOOK_AGAIN_MS: Final = 100
 logger = logging.getLogger("kafkaprod.engine.node_states")
 
 
-class State(IntEnum):
+class NodeCondition(IntEnum):
     """How a node is."""
 
     OK = 0
@@ -63,7 +63,7 @@ class _Watch:
         good_answers: Answers in time since it was sick, or slow.
     """
 
-    state: State = State.OK
+    state: NodeCondition = NodeCondition.OK
     blocked_ms: int | None = None
     since_ms: int = 0
     grace_ms: int = 0
@@ -120,12 +120,12 @@ class NodeStates:
         if node_id not in self._unwell:
             return
         watch, path = self._watches[node_id], self.paths[node_id]
-        if watch.state is State.SICK:
+        if watch.state is NodeCondition.SICK:
             watch.good_answers = 0
-            self._change(node_id, watch, State.SLOW, 0)
+            self._change(node_id, watch, NodeCondition.SLOW, 0)
         watch.good_answers += 1
         if watch.good_answers >= GOOD_ANSWERS or path.in_flight_count == 0:
-            self._change(node_id, watch, State.OK, 0)
+            self._change(node_id, watch, NodeCondition.OK, 0)
 
     def look(self, now_ms: int) -> None:
         """Judge every node; `next_ms` says when that is due."""
@@ -134,9 +134,9 @@ class NodeStates:
         for node_id, watch in self._watches.items():
             since_ms = self._silent_since_ms(node_id, watch)
             if since_ms is None:
-                if watch.state is not State.OK and not self._drain.has_queued(node_id):
-                    self._change(node_id, watch, State.OK, 0)
-                elif watch.state is not State.OK:
+                if watch.state is not NodeCondition.OK and not self._drain.has_queued(node_id):
+                    self._change(node_id, watch, NodeCondition.OK, 0)
+                elif watch.state is not NodeCondition.OK:
                     self.next_ms = min(self.next_ms, now_ms + LOOK_AGAIN_MS)
                 continue
             if since_ms != watch.since_ms:
@@ -148,13 +148,13 @@ class NodeStates:
     def _judge(self, node_id: int, watch: _Watch, now_ms: int) -> None:
         silent_ms = now_ms - watch.since_ms - watch.grace_ms
         slow_ms, sick_ms = self._thresholds_ms(node_id)
-        if silent_ms >= sick_ms and watch.state is not State.SICK and self._may_be_sick(node_id, watch):
-            self._change(node_id, watch, State.SICK, silent_ms)
-        elif silent_ms >= slow_ms and watch.state is State.OK:
-            self._change(node_id, watch, State.SLOW, silent_ms)
+        if silent_ms >= sick_ms and watch.state is not NodeCondition.SICK and self._may_be_sick(node_id, watch):
+            self._change(node_id, watch, NodeCondition.SICK, silent_ms)
+        elif silent_ms >= slow_ms and watch.state is NodeCondition.OK:
+            self._change(node_id, watch, NodeCondition.SLOW, silent_ms)
         due_ms = LOOK_AGAIN_MS
-        if watch.state is not State.SICK:
-            due_ms = max(due_ms, (slow_ms if watch.state is State.OK else sick_ms) - silent_ms)
+        if watch.state is not NodeCondition.SICK:
+            due_ms = max(due_ms, (slow_ms if watch.state is NodeCondition.OK else sick_ms) - silent_ms)
         self.next_ms = min(self.next_ms, now_ms + due_ms)
 
     def _silent_since_ms(self, node_id: int, watch: _Watch) -> int | None:
@@ -179,17 +179,17 @@ class NodeStates:
         others = [self.paths.get(other) for other in self._watches if other != node_id]
         return not others or any(path is not None and path.answered_ms > watch.since_ms for path in others)
 
-    def _change(self, node_id: int, watch: _Watch, state: State, silent_ms: int) -> None:
+    def _change(self, node_id: int, watch: _Watch, state: NodeCondition, silent_ms: int) -> None:
         before, watch.state = watch.state, state
-        if state is State.OK:
+        if state is NodeCondition.OK:
             self._unwell.discard(node_id)
         else:
             self._unwell.add(node_id)
-        if State.SICK in (before, state):
-            self._shares.set_sick(node_id, is_sick=state is State.SICK)
-        if self._avoids and State.OK in (before, state):
+        if NodeCondition.SICK in (before, state):
+            self._shares.set_sick(node_id, is_sick=state is NodeCondition.SICK)
+        if self._avoids and NodeCondition.OK in (before, state):
             self._placement.avoid_nodes(self._unwell)
-        if state is State.SICK:
+        if state is NodeCondition.SICK:
             path = self.paths.get(node_id)
             logger.warning(
                 "node %d is sick: no answer for %d ms (usually %d): records without a key avoid it, others wait for it",
@@ -197,7 +197,7 @@ class NodeStates:
                 silent_ms,
                 -1 if path is None else path.usual_ms,
             )
-        elif before is State.SICK:
+        elif before is NodeCondition.SICK:
             logger.info("node %d is no longer sick", node_id)
 
     def _watch(self, node_id: int) -> _Watch:
@@ -208,10 +208,10 @@ class NodeStates:
 
     # -- read by any thread --------------------------------------------------------------------------------------------
 
-    def state_of(self, node_id: int) -> State:
+    def state_of(self, node_id: int) -> NodeCondition:
         """Return how a node is. Thread-safe."""
         watch = self._watches.get(node_id)
-        return State.OK if watch is None else watch.state
+        return NodeCondition.OK if watch is None else watch.state
 
     def silence_ms(self, node_id: int, now_ms: int) -> tuple[int, int]:
         """Return how long a node is silent, 0 if nothing is expected of it, and its usual answer time. Thread-safe."""

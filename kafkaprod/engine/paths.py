@@ -45,8 +45,8 @@ class Paths:
 
         Args:
             request: The request.
-            size_bytes: As sent.
-            plain_bytes: Of its batches, before compression.
+            size_bytes: Its bytes as sent.
+            plain_bytes: The bytes of its batches before compression.
             now_ms: The time.
         """
         path = self.to(request.node_id)

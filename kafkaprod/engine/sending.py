@@ -84,7 +84,7 @@ class Sending:
         if self._identity.may_drain() and self.unsent is None:
             for node_id in ready:
                 wait_ms = min(wait_ms, self._send_to(node_id, now_ms))
-        return min(wait_ms, self._states.next_ms - now_ms)  # a silent broker wakes nobody
+        return min(wait_ms, self._states.next_ms - now_ms)  # a silent broker does not end the poll
 
     def _send_to(self, node_id: int, now_ms: int) -> float:
         """Send what a node has, as far as its path allows; return in how many ms to check it again."""

@@ -144,7 +144,7 @@ cdef class NodePath:
         """Note a request; return its Flight, for on_answer() or on_lost().
 
         Args:
-            plain_bytes: Of its batches before compression.
+            plain_bytes: The bytes of its batches before compression.
             leaves_more: Whether there was more to send to the node.
         """
         cdef Flight flight = Flight.__new__(Flight)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.engine.node_states import SICK_MS, SLOW_MS, State
+from kafkaprod.engine.node_states import SICK_MS, SLOW_MS, NodeCondition
 from kafkaprod.errors import ConnectionLostError
 from tests.support.producer.sender_rig import TOPIC, Rig, Sent
 
@@ -43,7 +43,7 @@ class TwoNodes:
     def open(self, node_id: int | None = None) -> list[Sent]:
         return [sent for sent in self.rig.produce_requests if node_id in (None, sent.node_id)]
 
-    def states(self) -> tuple[State, State]:
+    def states(self) -> tuple[NodeCondition, NodeCondition]:
         return self.rig.sender.states.state_of(1), self.rig.sender.states.state_of(2)
 
 
@@ -51,13 +51,13 @@ def test_node_that_is_silent_is_slow_and_then_sick() -> None:
     nodes = TwoNodes()
     nodes.silent = {2}
     nodes.run(SLOW_MS - 50)
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
     nodes.run(100)
-    assert nodes.states() == (State.OK, State.SLOW)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
     nodes.run(SICK_MS - SLOW_MS - 100)
-    assert nodes.states() == (State.OK, State.SLOW)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
     nodes.run(200)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
 
 
 @pytest.mark.parametrize("pause_ms", [200, 900])
@@ -68,7 +68,7 @@ def test_node_that_stalls_in_each_second_is_never_sick(pause_ms: int) -> None:
         nodes.run(pause_ms)
         nodes.silent = set()
         nodes.run(1000 - pause_ms)
-        assert nodes.states() == (State.OK, State.OK)
+        assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_slow_path_is_not_slow_by_what_is_usual_there() -> None:
@@ -83,29 +83,29 @@ def test_slow_path_is_not_slow_by_what_is_usual_there() -> None:
         rig.turn()
     rig.send(partition=1)
     nodes.run(SLOW_MS + 300)
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_option_is_the_least_time_until_a_node_is_slow() -> None:
     nodes = TwoNodes(partitioner_availability_timeout_ms=100)
     nodes.silent = {2}
     nodes.run(150)
-    assert nodes.states() == (State.OK, State.SLOW)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
     late = TwoNodes(partitioner_availability_timeout_ms=5_000)
     late.silent = {2}
     late.run(4_900)
-    assert late.states() == (State.OK, State.OK)
+    assert late.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_silence_of_all_is_no_sickness() -> None:
     nodes = TwoNodes()
     nodes.silent = {1, 2}
     nodes.run(5_000)
-    assert nodes.states() == (State.SLOW, State.SLOW)
+    assert nodes.states() == (NodeCondition.SLOW, NodeCondition.SLOW)
     nodes.silent = {2}
     nodes.answer()
     nodes.run(1_000)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
 
 
 def test_only_node_may_be_sick() -> None:
@@ -114,7 +114,7 @@ def test_only_node_may_be_sick() -> None:
     nodes.rig.sender.states._watches.pop(2)
     nodes.silent = {1}
     nodes.run(2_000)
-    assert nodes.states()[0] is State.SICK
+    assert nodes.states()[0] is NodeCondition.SICK
 
 
 @pytest.mark.parametrize("pause_ms", [2_000, 5_000])
@@ -124,9 +124,9 @@ def test_pause_of_this_program_is_no_silence_of_a_node(pause_ms: int) -> None:
     nodes.run(100)
     nodes.rig.clock.advance(pause_ms)
     nodes.run(300)
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
     nodes.run(SICK_MS)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
 
 
 def test_sick_node_that_answers_is_slow_and_after_three_answers_ok() -> None:
@@ -139,7 +139,7 @@ def test_sick_node_that_answers_is_slow_and_after_three_answers_ok() -> None:
         rig.answer(sent)
         rig.turn()
         seen.append(nodes.states()[1])
-    assert seen == [State.SLOW, State.SLOW, State.OK]
+    assert seen == [NodeCondition.SLOW, NodeCondition.SLOW, NodeCondition.OK]
 
 
 def test_last_answer_in_flight_ends_it() -> None:
@@ -148,10 +148,10 @@ def test_last_answer_in_flight_ends_it() -> None:
     nodes.idle = {2}
     nodes.rig.send(partition=1)
     nodes.run(2_000)
-    assert nodes.states()[1] is State.SICK
+    assert nodes.states()[1] is NodeCondition.SICK
     nodes.silent = set()
     nodes.run(20)
-    assert nodes.states()[1] is State.OK
+    assert nodes.states()[1] is NodeCondition.OK
 
 
 def _unreachable(nodes: TwoNodes) -> None:
@@ -162,10 +162,10 @@ def test_node_without_a_connection_is_sick_while_something_waits_for_it() -> Non
     nodes = TwoNodes(delivery_timeout_ms=5_000)
     _unreachable(nodes)
     nodes.run(2_000)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
     nodes.idle = {2}
     nodes.run(6_000)  # what waited has expired
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_node_with_nothing_to_do_is_not_judged() -> None:
@@ -173,14 +173,14 @@ def test_node_with_nothing_to_do_is_not_judged() -> None:
     nodes.idle = {2}
     _unreachable(nodes)
     nodes.run(5_000)
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_node_that_throttles_is_slow_at_most() -> None:
     nodes = TwoNodes()
     nodes.rig.pool.is_ready = lambda node_id, _: node_id == 1  # type: ignore[method-assign]
     nodes.run(5_000)
-    assert nodes.states() == (State.OK, State.SLOW)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
 
 
 def test_request_that_timed_out_leaves_the_node_sick() -> None:
@@ -191,14 +191,14 @@ def test_request_that_timed_out_leaves_the_node_sick() -> None:
         nodes.rig.complete(sent, error=ConnectionLostError("cut"))
     _unreachable(nodes)
     nodes.run(3_000)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
     nodes.rig.pool.ready = {1, 2}  # a new connection: what goes there decides
     nodes.run(500)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
     nodes.silent = set()
     nodes.answer()
     nodes.run(100)
-    assert nodes.states() == (State.OK, State.OK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
 def test_silent_broker_ends_the_poll_at_the_next_threshold() -> None:
@@ -234,7 +234,7 @@ def test_nothing_is_avoided_if_the_option_is_0() -> None:
     nodes = TwoNodes(partitioner_availability_timeout_ms=0)
     nodes.silent = {2}
     nodes.run(3_000)
-    assert nodes.states() == (State.OK, State.SICK)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
     assert nodes.rig.placement.avoided_nodes == frozenset()
 
 
@@ -272,4 +272,4 @@ def test_without_acknowledgements_a_node_that_takes_nothing_is_slow_at_most() ->
     nodes = TwoNodes(acks=0)
     nodes.silent = {2}
     nodes.run(3_000)
-    assert nodes.states() == (State.OK, State.SLOW)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
