@@ -178,7 +178,7 @@ def test_node_with_nothing_to_do_is_not_judged() -> None:
 
 def test_node_that_throttles_is_slow_at_most() -> None:
     nodes = TwoNodes()
-    nodes.rig.pool.is_ready = lambda node_id, _: node_id == 1  # type: ignore[method-assign]
+    nodes.rig.pool.is_ready = lambda node_id, now_ms: node_id == 1  # type: ignore[method-assign]
     nodes.run(5_000)
     assert nodes.states() == (NodeCondition.OK, NodeCondition.SLOW)
 
