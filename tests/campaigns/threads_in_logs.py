@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,17 @@ ROWS = 500  # of a block
 FEW, MANY = 4, 64  # partitions of a topic at its start, and at most
 GROW_S = 0.1
 MOST_FORKS = 3  # in a round: each stops all threads for as long as it copies the process
-CHILD_S = 30
-WAIT_S = 60.0
+CHILD_S = 300
+WAIT_S = 600.0
+# A machine with much other work may let a broker wait for a minute: that is no fault of the threads.
+OPTIONS: dict[str, Any] = {
+    "linger_ms": 1,
+    "metadata_max_age_ms": 100,
+    "batch_size": 4096,
+    "request_timeout_ms": 300_000,
+    "delivery_timeout_ms": 600_000,
+    "max_block_ms": 600_000,
+}
 
 SHARED = [b"%d" % number for number in range(COUNT)]
 
@@ -187,7 +197,7 @@ def run_round(number: int, client: ClusterClient, servers: str, threads: int) ->
     """Send to a topic of its own, and read it; return what happened to it meanwhile."""
     topic = f"round-{number}"
     create_topic(client, topic, FEW)
-    with Producer(bootstrap_servers=servers, linger_ms=1, metadata_max_age_ms=100, batch_size=4096) as producer:
+    with Producer(bootstrap_servers=servers, **OPTIONS) as producer:
         producer.partitions_for(topic)
         sends = [Sends(producer, topic, thread, is_shared=number % 2 == 1) for thread in range(threads)]
         ways = [WAYS[(number // 2 + thread) % len(WAYS)] for thread in range(threads)]
@@ -213,7 +223,9 @@ def run_records(seconds: float, threads: int) -> str:
     end_s = time.monotonic() + seconds
     with EmbeddedBroker() as broker:
         servers = broker.bootstrap_servers
-        with ClusterClient(ProducerConfig.from_options({"bootstrap_servers": servers})) as client:
+        with ClusterClient(
+            ProducerConfig.from_options({"bootstrap_servers": servers, "request_timeout_ms": 300_000})
+        ) as client:
             while rounds < 2 or time.monotonic() < end_s:
                 changes = run_round(rounds, client, servers, threads)
                 growths += changes.growths
