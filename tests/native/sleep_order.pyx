@@ -37,6 +37,8 @@ cdef struct Shared:
     char[LINE] _3
     int sleeper_round
     char[LINE] _4
+    int other                   # what else the sleeper writes: its flag waits behind that
+    char[LINE] _5
 
 
 cdef int _meet(int *own, int *other, int number) noexcept nogil:
@@ -112,6 +114,7 @@ cdef class SleepOrder:
         """Run the sleeper's side of so many rounds; return how many wake-ups were lost."""
         cdef Shared *s = self._shared
         cdef int number
+        cdef int i
         cdef int before
         cdef int seen
         cdef unsigned int random = 1
@@ -122,8 +125,8 @@ cdef class SleepOrder:
                 before = load32(&s.queue_length)
                 _meet(&s.sleeper_round, &s.appender_round, 2 * number - 1)
                 random = random * 1103515245 + 12345
-                for _ in range((random >> 16) & 63):
-                    load32(&s.awaited)
+                for i in range(<int>((random >> 16) & 63)):
+                    store32(&s.other, i)
                 if FREE_THREADED:
                     seen = self._scan()
                 else:
