@@ -38,7 +38,7 @@ from tests.campaigns.threads_in_logs import run_records
 from tests.native.building import load
 from tests.support.threads import at_once
 
-SLOWEST_S = 50.0  # of a record alone; a sender that nobody wakes sleeps for a minute
+SLOWEST_S = 50.0  # of a record alone; a sender that is not woken sleeps for a minute
 CHILD_S = 120.0  # on a machine with much other work
 SLEEPS = 20_000  # rounds at once
 
