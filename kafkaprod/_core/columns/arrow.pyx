@@ -14,6 +14,7 @@ from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.columns.arrow_array cimport (
     MOST_ROWS,
     adopt_array,
+    dictionary_row,
     integer_at,
     is_valid,
     has_items,
@@ -532,6 +533,7 @@ cdef Column _resolve(const ArrowNode *node, OwnedArray owner, str name, str type
     cdef Column column = Column.__new__(Column)
     cdef Place *places = <Place *>column._allocate(node.length, sizeof(Place))
     cdef int64_t i
+    cdef int64_t row
     column._kept = values
     column.row_count = node.length
     column.c.layout = PLACES
@@ -542,9 +544,9 @@ cdef Column _resolve(const ArrowNode *node, OwnedArray owner, str name, str type
             places[i].data = NULL
             places[i].length = NULL_LENGTH
             if is_valid(node, i):
-                column_get(
-                    &values.c, integer_at(node.index_kind, node.values, node.offset + i), &places[i].data, &places[i].length
-                )
+                row = dictionary_row(node, i)
+                if row >= 0:    # else another thread has changed the index: a null, as for all columns of bytes
+                    column_get(&values.c, row, &places[i].data, &places[i].length)
     return column
 
 

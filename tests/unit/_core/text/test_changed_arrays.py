@@ -87,3 +87,13 @@ def test_rows_of_a_changed_array_are_refused(kind, wreck):
         else:
             with pytest.raises(InvalidRecordError, match="have changed while rows were read"):
                 encode()
+
+
+@pytest.mark.parametrize("index", [FAR, -1, 2])
+def test_a_changed_index_of_a_dictionary_names_no_bytes(index):
+    """As a column of bytes: keys, values and topics of a table."""
+    array, memory = dictionary_array()
+    (batch,) = ArrowStream(pa.table({"v": array}))
+    assert batch.byte_column(0).rows(0, 2) == [b"ab", b"cd"]
+    memory[1] = index
+    assert batch.byte_column(0).rows(0, 2) == [b"ab", None]
