@@ -105,12 +105,8 @@ class Identity(Protocol):
         """Handle that the cluster is another one now; return whether batches need numbers of a new producer id."""
         ...
 
-    def on_connection_lost(self) -> None:
-        """Handle that a connection ended: the next one may lead to another cluster."""
-        ...
-
-    def on_metadata(self) -> None:
-        """Handle metadata that was taken: the cluster is the same, or `on_new_cluster` follows."""
+    def note_cluster(self, *, is_known: bool) -> None:
+        """Note whether metadata has named the cluster since the last connection ended: the next may be another's."""
         ...
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
@@ -225,13 +221,9 @@ class IdempotentIdentity:
         self._drain.set_producer(-1, -1)
         return True
 
-    def on_connection_lost(self) -> None:
-        """Send nothing under a kept id before metadata says which cluster it is: another one would take the records."""
-        self._is_cluster_known = not self.keeps_producer_id
-
-    def on_metadata(self) -> None:
-        """Send again: metadata of another cluster is not taken where the id is kept."""
-        self._is_cluster_known = True
+    def note_cluster(self, *, is_known: bool) -> None:
+        """Send nothing under a kept id before metadata has named its cluster: another one would take the records."""
+        self._is_cluster_known = is_known or not self.keeps_producer_id
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Do nothing: the drain starts a new epoch where a sequence is missing."""

@@ -96,7 +96,7 @@ class Upkeep:
         ):
             self._metadata.on_rebootstrap(now_ms)
             self._pool.rebootstrap()
-            self._identity.on_connection_lost()
+            self._identity.note_cluster(is_known=False)
             return 0
         if node_id is None:
             return self.shortest_delay(now_ms)
@@ -152,7 +152,7 @@ class Upkeep:
             if is_lost:
                 abort_batches(self._accumulator, refused)
             return
-        self._identity.on_metadata()
+        self._identity.note_cluster(is_known=True)
         self.apply_metadata(now_ms)
         self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
 
@@ -219,7 +219,7 @@ class Upkeep:
         """
         level = logging.INFO if failure.was_idle else logging.WARNING if failure.attempt == 1 else logging.DEBUG
         logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
-        self._identity.on_connection_lost()
+        self._identity.note_cluster(is_known=False)
         self._metadata.request_update()
         refusal = failure.error
         if isinstance(refusal, AuthenticationError) and not self._pool.may_be_accepted_later(refusal):

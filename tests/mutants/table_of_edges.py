@@ -311,6 +311,13 @@ EDGES = [
         "",
         ("tests/unit/loader/test_pipes.py",),
     ),
+    Mutant(
+        "what is continued is sent to whatever cluster answers",
+        "engine/identity.py",
+        "self._is_cluster_known = is_known or not self.keeps_producer_id",
+        "self._is_cluster_known = True",
+        ("tests/unit/engine/test_upkeep.py",),
+    ),
     # -- Spark and asyncio ---------------------------------------------------------------------------------------------
     Mutant(
         "sequence headers begin again in each batch",

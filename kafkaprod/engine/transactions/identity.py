@@ -319,11 +319,8 @@ class TransactionalIdentity:
         """Return False: the new cluster's coordinator refuses the id, and that ends this producer."""
         return False
 
-    def on_connection_lost(self) -> None:
+    def note_cluster(self, *, is_known: bool) -> None:
         """Do nothing: another cluster refuses records of a transaction that it does not know."""
-
-    def on_metadata(self) -> None:
-        """Do nothing: see `on_connection_lost`."""
 
     def on_batch_failed(self, ref: BatchRef, error: KafkaError) -> None:
         """Nothing: the accumulator collects failed batches, also those that never get an answer."""

@@ -25,7 +25,7 @@ from tests.support.loader.kill_inputs import KillInput, change, replace_while_re
 from tests.support.loader.load_rig import read_topic
 
 MANIFEST, TRANSACTIONS, NOTHING = "manifest", "transactions", "nothing"
-PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 300.0  # beyond delivery_timeout_ms, 120 s: a load whose brokers stay away ends by it
 MOST_KILLS: Final = 8  # of a load that keeps nothing and begins again
 TRY_AGAIN: Final = 75
 _FORKS: Final = multiprocessing.get_context("forkserver")
