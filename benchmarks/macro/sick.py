@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from kafkaprod import AsyncProducer, Producer
+from kafkaprod import AsyncProducer, Column, Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.errors import BufferFullError, ProducerClosedError
 
@@ -148,9 +148,7 @@ def lists(cluster: EmbeddedCluster, tally: Tally) -> None:
 
 def columns(cluster: EmbeddedCluster, tally: Tally) -> None:
     """send_columns, without keys."""
-    import pyarrow
-
-    values = pyarrow.array([VALUE] * LIST, pyarrow.binary())
+    values = Column.from_list([VALUE] * LIST, "values")
     blocks(cluster, tally, lambda producer: producer.send_columns("t", values))
 
 
