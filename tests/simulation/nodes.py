@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
-from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
@@ -163,6 +163,7 @@ class BrokerNode:
 
     def _reset(self) -> None:
         self.handler_broker = HandlerBroker(self)
+        self.handler_broker.purgatory.on_moved = self._note_moved
         self.topics = self.handler_broker.topics
         self.follower = self.topics.follower
         self._ids_asked_until_ms = -1
@@ -260,8 +261,7 @@ class BrokerNode:
                 self._fetch(fetcher, wanted)
         if self.waiting:
             self._complete_produces()
-        if len(self.handler_broker.purgatory):
-            self.handler_broker.purgatory.run(now_ms)
+        self.handler_broker.purgatory.run(now_ms)
 
     def produce(
         self,
@@ -292,10 +292,15 @@ class BrokerNode:
         else:
             end = log.append_as_leader(replica.leader_epoch, producer, sequence, value)
         replica.advance_high_watermark()
+        self.manager.sessions.note_moved([key])
         if acks == 1:
             answer(ErrorCode.NONE, end - 1, replica.leader_epoch)
         else:
             self.waiting.append(WaitingProduce(replica, replica.leader_epoch, end, answer))
+
+    def _note_moved(self, moved: Iterable[TopicPartition]) -> None:
+        ids = self.follower.image.topic_ids
+        self.manager.sessions.note_moved([(ids[topic], index) for topic, index in moved if topic in ids])
 
     def on_slice(self, sent: MetadataSlice) -> SliceAnswer:
         answer, changed = self.follower.receive(sent, self.lifecycle.broker_epoch)
@@ -369,12 +374,12 @@ class BrokerNode:
     def _fetch(self, fetcher: Fetcher, request: FetchRequest) -> None:
         source, life = self.brokers[fetcher.source], self.process.lives
 
-        def answered(answers: Any) -> None:
-            fetcher.on_answer(request, answers, self.now_ms())
+        def answered(answer: FetchAnswer) -> None:
+            fetcher.on_answer(request, answer, self.now_ms())
 
         def deliver() -> None:
-            answers = source.manager.serve(request, source.now_ms())
-            self.world.send(source.process, self.process, lambda: answered(answers), life)
+            answer = source.manager.serve(request, source.now_ms())
+            self.world.send(source.process, self.process, lambda: answered(answer), life)
 
         self.world.send(self.process, source.process, deliver)
 

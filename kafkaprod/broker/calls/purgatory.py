@@ -37,9 +37,13 @@ class Purgatory:
 
     Args:
         wakeup: Makes the event loop call `run` soon; thread-safe.
+
+    Attributes:
+        on_moved: Called by `run` with all partitions that have moved, watched or not; None where nothing follows them.
     """
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
+        self.on_moved: Callable[[Iterable[TopicPartition]], None] | None = None
         self._wakeup = wakeup
         self._watched: dict[TopicPartition, dict[DelayedOperation, None]] = {}  # in the order they came
         self._deadlines: list[tuple[int, int, DelayedOperation]] = []  # heap: deadline, tie-breaker, operation
@@ -83,7 +87,7 @@ class Purgatory:
 
     def notify(self, key: TopicPartition) -> None:
         """Note that a partition has moved. Thread-safe, and cheap if no request waits for it."""
-        if key in self._watched:
+        if key in self._watched or self.on_moved is not None:
             self._moved.append(key)
             self._wakeup()
 
@@ -100,6 +104,8 @@ class Purgatory:
             moved: dict[TopicPartition, None] = {}
             while self._moved:
                 moved[self._moved.popleft()] = None
+            if self.on_moved is not None:
+                self.on_moved(moved)
             moved_of: dict[DelayedOperation, list[TopicPartition]] = {}
             for key in moved:
                 for operation in self._watched.get(key, ()):

@@ -30,6 +30,7 @@ from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaprod.protocol.messages.fetch import FetchRequest
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
@@ -125,6 +126,10 @@ class Alone(Standing):
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Refuse it."""
         raise CloseConnectionError("ReplicateMetadata was sent to a broker that has its controller inside")
+
+    def fetch_by_follower(self, body: FetchRequest) -> Outcome:
+        """Refuse it."""
+        raise CloseConnectionError("a follower's Fetch was sent to a broker that has its controller inside")
 
     # -- coordinators --------------------------------------------------------------------------------------------------
 

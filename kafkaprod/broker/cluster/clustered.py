@@ -29,6 +29,7 @@ from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkaprod.protocol.messages.fetch import FetchRequest
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
@@ -111,6 +112,10 @@ class Clustered(Standing):
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """See `ClusterMember`."""
         return self.member.receive_slice(request)
+
+    def fetch_by_follower(self, body: FetchRequest) -> Outcome:
+        """See `FollowerFetches`."""
+        return self.member.follower_fetches.handle(body)
 
     # -- coordinators --------------------------------------------------------------------------------------------------
 

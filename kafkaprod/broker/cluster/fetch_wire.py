@@ -6,17 +6,22 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from kafkaprod.broker.calls.file_records import records_field
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
+from kafkaprod.broker.replication.fetcher import FetchAnswer, OffsetAnswer, Question
 from kafkaprod.broker.replication.fetcher import FetchRequest as WantedFetch
-from kafkaprod.broker.replication.fetcher import OffsetAnswer
-from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica
-from kafkaprod.broker.replication.partition_replica_log import MAX_READ_BYTES, fetched_batches
+from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch
+from kafkaprod.broker.replication.partition_replica_log import MAX_READ_BYTES, ReadBatches, fetched_batches
+from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
@@ -27,46 +32,114 @@ from kafkaprod.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-_MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
 
-def fetch_request(
-    wanted: WantedFetch, replicas: Mapping[PartitionKey, PartitionReplica], name: str, broker_epoch: int, wait_ms: int
-) -> FetchRequest:
+def fetch_request(wanted: WantedFetch) -> FetchRequest:
     """Return the request for what a fetcher wants, all of it fetches."""
     topics: dict[uuid.UUID, list[FetchPartition]] = defaultdict(list)
-    for key, question in wanted.questions.items():
-        replica = replicas.get(key)
-        if replica is None or not isinstance(question, FollowerFetch):
-            continue
-        topics[key[0]].append(
-            FetchPartition(
-                partition=key[1],
-                current_leader_epoch=question.leader_epoch,
-                fetch_offset=question.offset,
-                last_fetched_epoch=question.last_fetched_epoch,
-                log_start_offset=replica.log.log_start_offset,
-                partition_max_bytes=MAX_READ_BYTES,
-                high_watermark=replica.log.high_watermark,
+    for (topic_id, index), question in wanted.questions.items():
+        if isinstance(question, FollowerFetch):
+            topics[topic_id].append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=question.leader_epoch,
+                    fetch_offset=question.offset,
+                    last_fetched_epoch=question.last_fetched_epoch,
+                    log_start_offset=question.log_start_offset,
+                    partition_max_bytes=MAX_READ_BYTES,
+                    high_watermark=question.high_watermark,
+                )
             )
-        )
+    forgotten: dict[uuid.UUID, list[int]] = defaultdict(list)
+    for topic_id, index in wanted.forgotten:
+        forgotten[topic_id].append(index)
     return FetchRequest(
-        replica_state=ReplicaState(replica_id=int(name), replica_epoch=broker_epoch),
-        max_wait_ms=wait_ms,
+        replica_state=ReplicaState(replica_id=wanted.follower, replica_epoch=wanted.broker_epoch),
+        max_wait_ms=wanted.wait_ms,
         min_bytes=1,
-        max_bytes=_MAX_ANSWER_BYTES,
+        max_bytes=MAX_ANSWER_BYTES,
+        session_id=wanted.session_id,
+        session_epoch=wanted.session_epoch,
         topics=[FetchTopic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
+        forgotten_topics_data=[
+            ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in forgotten.items()
+        ],
     )
 
 
-def answers_of(response: FetchResponse) -> dict[PartitionKey, FetchOutcome]:
+def wanted_fetch(body: FetchRequest) -> WantedFetch:
+    """Return what a follower's request wants."""
+    state = body.replica_state
+    questions: dict[PartitionKey, Question] = {
+        (topic.topic_id, wanted.partition): FollowerFetch(
+            state.replica_id,
+            state.replica_epoch,
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.high_watermark,
+            wanted.log_start_offset,
+        )
+        for topic in body.topics
+        if topic.topic_id is not None
+        for wanted in topic.partitions
+    }
+    forgotten = frozenset(
+        (topic.topic_id, index)
+        for topic in body.forgotten_topics_data
+        if topic.topic_id is not None
+        for index in topic.partitions
+    )
+    return WantedFetch(
+        questions,
+        forgotten,
+        state.replica_id,
+        state.replica_epoch,
+        body.session_id,
+        body.session_epoch,
+        body.max_wait_ms,
+    )
+
+
+def fetch_response(
+    outcomes: Mapping[PartitionKey, FetchOutcome], session_id: int, ranges: list[FileSlice]
+) -> FetchResponse:
+    """Return the answer to a follower; the records' places in the files are added to `ranges`."""
+    topics: dict[uuid.UUID, list[PartitionData]] = defaultdict(list)
+    for (topic_id, index), outcome in outcomes.items():
+        data = PartitionData(
+            partition_index=index,
+            error_code=outcome.error,
+            high_watermark=outcome.high_watermark,
+            last_stable_offset=outcome.high_watermark,
+            log_start_offset=outcome.log_start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+        if outcome.diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=outcome.diverging[0], end_offset=outcome.diverging[1])
+        for batches in outcome.batches:
+            if isinstance(batches, ReadBatches):
+                data.records = records_field(batches.source, ranges)
+        topics[topic_id].append(data)
+    return FetchResponse(
+        session_id=session_id,
+        responses=[
+            FetchableTopicResponse(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()
+        ],
+    )
+
+
+def fetch_answer(response: FetchResponse) -> FetchAnswer:
     """Return what a fetcher gets."""
-    return {
+    outcomes = {
         (topic.topic_id, data.partition_index): _outcome(data)
         for topic in response.responses
         if topic.topic_id is not None
         for data in topic.partitions
     }
+    return FetchAnswer(outcomes, response.session_id, error_of(response.error_code))
 
 
 def offset_request(

@@ -87,9 +87,12 @@ class Maintenance:
 
     def _retain(self) -> None:
         log_dir = self._broker.log_dir
+        starts = {topic_partition: log.log_start_offset for topic_partition, log in log_dir.partitions.items()}
         log_dir.apply_retention()
-        for log in log_dir.partitions.values():
+        for topic_partition, log in log_dir.partitions.items():
             log.expire_producers(_PRODUCER_EXPIRATION_MS)
+            if log.log_start_offset != starts.get(topic_partition):
+                self._broker.purgatory.notify(topic_partition)  # followers wait for it
         log_dir.purge_deleted()
 
     def _retain_offsets(self) -> None:

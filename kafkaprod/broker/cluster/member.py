@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.coordination import Coordination
-from kafkaprod.broker.cluster.fetch_wire import answers_of, fetch_request, offset_answers, offset_request
+from kafkaprod.broker.cluster.fetch_wire import fetch_answer, fetch_request, offset_answers, offset_request
+from kafkaprod.broker.cluster.follower_fetches import FollowerFetches
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
@@ -22,7 +23,7 @@ from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
-from kafkaprod.broker.replication.fetcher import Answer, Fetcher, FetchRequest, OffsetLookup
+from kafkaprod.broker.replication.fetcher import Answer, FetchAnswer, Fetcher, FetchRequest, OffsetLookup
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
@@ -40,8 +41,8 @@ from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
 
-FETCH_WAIT_MS = 50
-"""How long a leader holds an empty answer back; a partition that is new to a fetcher waits as long at most."""
+MAX_FETCH_WAIT_MS = 500
+"""How long a leader holds an empty answer back in a quiet cluster; less where followers count as slow sooner."""
 
 _REQUEST_TIMEOUT_MS = 2_000
 _REGISTER_VERSION, _BEAT_VERSION, _ALTER_PARTITION_VERSION, _FETCH_VERSION, _OFFSETS_VERSION = 3, 0, 3, 18, 9
@@ -60,6 +61,7 @@ class ClusterMember:
         on_stopped: Called when a controlled shutdown is complete.
         on_serving: Called once, when clients may be served.
         coordination: Whether this broker coordinates groups and transactions.
+        follower_fetches: The requests of its followers.
     """
 
     def __init__(self, broker: Broker, config: ClusterConfig, poller: Poller, clock: Clock) -> None:
@@ -110,8 +112,13 @@ class ClusterMember:
             self._topics.open_log,
             self._topics.drop_log,
             self._topics.min_isr,
-            ReplicaSettings(lag_ms=config.replica_lag_ms, idle_ms=0),
+            ReplicaSettings(
+                lag_ms=config.replica_lag_ms,
+                idle_ms=0,
+                max_wait_ms=min(MAX_FETCH_WAIT_MS, max(config.replica_lag_ms // 4, 1)),
+            ),
         )
+        self.follower_fetches = FollowerFetches(broker, self.manager.sessions, self._topics.image)
 
     # -- the loop's side -----------------------------------------------------------------------------------------------
 
@@ -223,6 +230,8 @@ class ClusterMember:
         self._topics.follow_configs()
         self.manager.on_metadata(changed, now_ms)
         self._topics.publish(self.manager.replicas, changed)
+        if any(key in self.manager.replicas and self.manager.replicas[key].is_leader for key in changed):
+            self.follower_fetches.hurry()
         self.lifecycle.beat_soon(now_ms)
         self.coordination.on_metadata(changed)
         self._check_awaited(now_ms)
@@ -292,13 +301,12 @@ class ClusterMember:
             return
 
         def answered(response: Response | None) -> None:
-            if isinstance(response, FetchResponse) and response.error_code == ErrorCode.NONE:
-                fetcher.on_answer(request, answers_of(response), self._clock.now_ms())
+            if isinstance(response, FetchResponse):
+                fetcher.on_answer(request, fetch_answer(response), self._clock.now_ms())
             else:
                 fetcher.on_lost(self._clock.now_ms())
 
-        body = fetch_request(request, self.manager.replicas, self._name, self.lifecycle.broker_epoch, FETCH_WAIT_MS)
-        self._link(str(fetcher.source)).send(body, _FETCH_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self._link(str(fetcher.source)).send(fetch_request(request), _FETCH_VERSION, answered, _REQUEST_TIMEOUT_MS)
 
     def _look_up(self, fetcher: Fetcher, request: FetchRequest, keys: list[PartitionKey]) -> None:
         """Ask where the leader's logs start, then where they end."""
@@ -319,7 +327,7 @@ class ClusterMember:
 
         def finish(starts: ListOffsetsResponse, ends: ListOffsetsResponse) -> None:
             answers.update(offset_answers(starts, ends, self._topics.image))
-            fetcher.on_answer(request, answers, self._clock.now_ms())
+            fetcher.on_answer(request, FetchAnswer(answers), self._clock.now_ms())
 
         ask(-2, started)
 

@@ -24,6 +24,7 @@ from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaprod.protocol.messages.fetch import FetchRequest
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest, ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
@@ -111,6 +112,14 @@ class Standing(ABC):
 
         Raises:
             CloseConnectionError: This broker has its controller inside.
+        """
+
+    @abstractmethod
+    def fetch_by_follower(self, body: FetchRequest) -> Outcome:
+        """Answer a fetch of another broker of the cluster.
+
+        Raises:
+            CloseConnectionError: There are no other brokers.
         """
 
     # -- coordinators --------------------------------------------------------------------------------------------------

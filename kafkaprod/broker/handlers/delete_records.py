@@ -14,6 +14,7 @@ from kafkaprod.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kafkaprod.structs import TopicPartition
 
 API = ApiKey.DELETE_RECORDS
 LANE = Lane.CONTROL
@@ -39,8 +40,11 @@ def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) -> Delet
         return _failed(wanted.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if known.is_internal:
         return _failed(wanted.partition_index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not partition.is_leader:  # followers follow the leader's log start
+        return _failed(wanted.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     try:
         low_watermark = partition.log.delete_records(wanted.offset)
+        broker.purgatory.notify(TopicPartition(topic, wanted.partition_index))  # followers wait for it
     except BrokerError as error:
         return _failed(wanted.partition_index, error.code)
     return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)

@@ -49,5 +49,5 @@ def _sizes(broker: Broker, topic: str, indexes: Iterable[int]) -> list[DescribeL
     return [
         DescribeLogDirsPartition(partition_index=index, partition_size=partition.log.size_bytes)
         for index in indexes
-        if (partition := broker.topics.partition(topic, index)) is not None
+        if (partition := broker.topics.partition(topic, index)) is not None and partition.has_log
     ]

@@ -1,7 +1,7 @@
 """Fetch (1): read record batches from some partitions, waiting for them if there are none yet.
 
-    7    fetch sessions (KIP-227): none are kept. Every answer has session id 0, so clients send full requests. Epochs
-         -1 and 0 are full requests, whatever the session id is
+    7    fetch sessions (KIP-227): followers have them (`cluster.follower_fetches`), clients do not. Every answer to a
+         client has session id 0, so clients send full requests. Epochs -1 and 0 are full requests, whatever the id is
     9    current leader epoch, checked (KIP-320)     12  last fetched epoch, checked (KIP-595)
     13   topic ids instead of names (KIP-516)
     16   current leader with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)
@@ -35,6 +35,8 @@ _FEW_PARTITIONS = 32
 def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:
     """Answer at once if there is enough, else when there is or the time is over."""
     body = request.body
+    if request.is_peer:
+        return broker.standing.fetch_by_follower(body)
     if body.session_epoch not in _FULL_FETCH_EPOCHS:
         return refuse(request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     wanted = [

@@ -11,7 +11,6 @@ from kafkaprod.broker.calls.steps import Pause, Steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch, name_leaders
 from kafkaprod.broker.cluster.topics import Partition
-from kafkaprod.broker.handlers.fetch_followers import read_for_follower
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.errors import BrokerError
@@ -116,12 +115,8 @@ def _look(
     limit: _Limit,
     ranges: list[FileSlice],
 ) -> Look:
-    is_news = False
-    if request.is_peer and topic is not None:
-        data, is_news = read_for_follower(broker, request.body, topic, wanted, ranges)
-    else:
-        data = _read_partition(broker, topic, wanted, request.body.isolation_level, limit, ranges)
-    return Look(data, is_news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH)
+    data = _read_partition(broker, topic, wanted, request.body.isolation_level, limit, ranges)
+    return Look(data, data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch != _UNKNOWN_EPOCH)
 
 
 def _read_partition(

@@ -234,7 +234,7 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     RemoveUserScramCredentialRecord: (22, 0),
 }
 _FORMER_TYPES: Final[dict[tuple[int, int], type[Struct]]] = {(14, 1): ClientQuotaRecord}
-"""Of logs that kafkaprod 0.2 wrote; Kafka has no such version. The bytes are those of version 0."""
+"""Logs that kafkaprod 0.2 wrote have it, Kafka does not. The bytes are those of version 0."""
 _CLASSES: Final = _FORMER_TYPES | {(key, version): record for record, (key, version) in RECORD_TYPES.items()}
 
 

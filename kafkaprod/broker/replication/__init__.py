@@ -2,6 +2,7 @@
 
 replica_manager        follows the image: which replica leads, which follows whom
 fetcher                copies from one source broker
+fetch_sessions         what followers wait for at a leader
 isr_requests           proposals to the controller, one request in flight
 partition              one replica: appending and reading as leader, the high watermark, the ISR
 lifecycle              registration, heartbeats, controlled shutdown

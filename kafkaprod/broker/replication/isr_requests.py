@@ -5,7 +5,7 @@ Pure state: time is an argument. Source: Kafka, AlterPartitionManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from kafkaprod.broker.controller.events import AlterPartition, AlterPartitionAnswer, IsrProposal
@@ -25,18 +25,27 @@ class IsrRequests:
         self._in_flight: AlterPartition | None = None
         self._lost_at_ms = 0
         self._not_before_ms = 0
+        self._proposing: dict[PartitionKey, PartitionReplica] = {}
 
-    def next_request(
-        self, replicas: Iterable[PartitionReplica], broker_epoch: int, now_ms: int
-    ) -> AlterPartition | None:
+    def add(self, replica: PartitionReplica) -> None:
+        """Note that a replica has a proposal."""
+        self._proposing[replica.key] = replica
+
+    def discard(self, key: PartitionKey) -> None:
+        """Forget a replica that is no longer hosted."""
+        self._proposing.pop(key, None)
+
+    def next_request(self, broker_epoch: int, now_ms: int) -> AlterPartition | None:
         """Return the next request, None if one is in flight or there is no proposal."""
         if self._in_flight is not None and now_ms >= self._lost_at_ms:
             self.on_lost(now_ms)
         if self._in_flight is not None or now_ms < self._not_before_ms:
             return None
         proposals: list[IsrProposal] = []
-        for replica in replicas:
-            if replica.proposal is not None and not replica.is_waiting_for_metadata:
+        for key, replica in list(self._proposing.items()):
+            if replica.proposal is None:
+                del self._proposing[key]
+            elif not replica.is_waiting_for_metadata:
                 proposals.append(replica.proposal)
         if not proposals:
             return None

@@ -45,13 +45,15 @@ class FollowerState:
 
 
 class FollowerFetch(NamedTuple):
-    """A follower's fetch of one partition."""
+    """A follower's fetch of one partition; the last two say what it knows already."""
 
     follower: int
     broker_epoch: int
     leader_epoch: int
     offset: int
     last_fetched_epoch: int
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
 
 
 class FetchOutcome(NamedTuple):
@@ -72,11 +74,13 @@ class ReplicaSettings:
         lag_ms: A follower that did not catch up for this time leaves the ISR.
         max_batches: The highest number of batches of one partition in one fetch answer.
         idle_ms: How long a follower rests after an answer without records; 0 where leaders hold such answers back.
+        max_wait_ms: How long leaders may hold them back at most; 0 where they do not.
     """
 
     lag_ms: int = 10_000
     max_batches: int = 100
     idle_ms: int = 10
+    max_wait_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class PartitionReplica:
         proposal: The pending proposal, which is counted in the maximal ISR.
         is_waiting_for_metadata: A proposal was refused: no new one before the metadata changes.
         epoch_start_offset: Where this leader's epoch begins in its log.
+        on_proposal: Called when there is a proposal to send.
     """
 
     broker_id: int
@@ -110,6 +115,7 @@ class PartitionReplica:
     is_waiting_for_metadata: bool = False
     epoch_start_offset: int = UNKNOWN_OFFSET
     followers: dict[int, FollowerState] = field(default_factory=dict)
+    on_proposal: Callable[[PartitionReplica], None] = lambda _: None
     _partition_epoch: int = -1
     _leader_epoch: int = -1
 
@@ -276,13 +282,29 @@ class PartitionReplica:
         self._propose_expansion(request.follower)
         self.advance_high_watermark()
 
+    def note_standing(self, follower: int, fetched_ms: int) -> None:
+        """Note that a follower waits for news: its last request repeats what the one before named.
+
+        Args:
+            follower: Its broker id.
+            fetched_ms: When that request came.
+        """
+        state = self.followers.get(follower)
+        if state is None or state.end_offset == UNKNOWN_OFFSET:
+            return
+        if state.end_offset >= self.log.end_offset and fetched_ms >= state.fetched_ms:
+            state.last_caught_up_ms = max(state.last_caught_up_ms, fetched_ms)
+            state.fetched_ms = fetched_ms
+            state.leader_end_at_fetch = self.log.end_offset
+        self._propose_expansion(follower)
+
     def _propose_expansion(self, follower: int) -> None:
         if follower in self.committed_isr or not self._may_propose() or not self._may_join(follower):
             return
         self._propose((*self.committed_isr, follower))
 
     def propose_joins(self, now_ms: int) -> None:
-        """Propose followers that have fetched all before the metadata made them active: their next fetch is far."""
+        """Propose followers that had fetched all before the metadata let them join: they wait for news, silently."""
         if self.is_leader:
             for follower, state in self.followers.items():
                 if now_ms - state.fetched_ms <= self.settings.lag_ms:
@@ -327,6 +349,7 @@ class PartitionReplica:
         self.proposal = IsrProposal(
             self.key, self._leader_epoch, self._partition_epoch, members, RecoveryState.RECOVERED
         )
+        self.on_proposal(self)
 
     def on_isr_outcome(self, proposal: IsrProposal, outcome: IsrOutcome) -> bool:
         """Take the controller's answer to a proposal; return whether the proposal must be sent again."""

@@ -10,12 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafkaprod.broker.controller.events import AlterPartition, AlterPartitionAnswer
+from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey
 from kafkaprod.broker.metadata.records import NO_LEADER
-from kafkaprod.broker.replication.fetcher import Answer, Fetcher, FetchRequest, OffsetAnswer, OffsetLookup
+from kafkaprod.broker.replication.fetch_sessions import FetchSessions
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest, OffsetAnswer, OffsetLookup
 from kafkaprod.broker.replication.isr_requests import IsrRequests
-from kafkaprod.broker.replication.partition import Eligibility, FetchOutcome, PartitionReplica, ReplicaSettings
+from kafkaprod.broker.replication.partition import (
+    Eligibility,
+    FetchOutcome,
+    FollowerFetch,
+    PartitionReplica,
+    ReplicaSettings,
+)
 from kafkaprod.broker.replication.replica_log import ReplicaLog
+from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 RETRY_MS = 50
@@ -27,6 +36,7 @@ class ReplicaManager:
     Attributes:
         replicas: Those hosted here.
         fetchers: By source broker; none without partitions.
+        sessions: What followers wait for.
     """
 
     def __init__(
@@ -52,6 +62,7 @@ class ReplicaManager:
         """
         self.replicas: dict[PartitionKey, PartitionReplica] = {}
         self.fetchers: dict[int, Fetcher] = {}
+        self.sessions = FetchSessions(self._fetched)
         self.isr_requests = IsrRequests(broker_id)
         self._broker_id = broker_id
         self._image = image
@@ -65,7 +76,8 @@ class ReplicaManager:
 
     def on_metadata(self, changed: Iterable[PartitionKey], now_ms: int) -> None:
         """Follow the image in the partitions that have changed, and in what it says of brokers."""
-        for key in sorted(changed):
+        keys = sorted(changed)
+        for key in keys:
             partition = self._image.partitions.get(key)
             if partition is None or self._broker_id not in partition.replicas:
                 self._stop(key)
@@ -75,25 +87,33 @@ class ReplicaManager:
             self._known_brokers = dict(self._image.brokers)
             for replica in self.replicas.values():
                 replica.propose_joins(now_ms)
+        self.sessions.note_moved(keys)
 
-    def serve(self, request: FetchRequest, now_ms: int) -> dict[PartitionKey, Answer]:
-        """Answer a follower's request."""
-        return {
-            key: self._look_up(key, question)
-            if isinstance(question, OffsetLookup)
-            else self._fetched(key, question, now_ms)
-            for key, question in request.questions.items()
-        }
+    def serve(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
+        """Answer a follower's request, at once."""
+        questions = request.questions
+        lookups = {key: lookup for key, lookup in questions.items() if isinstance(lookup, OffsetLookup)}
+        if lookups:
+            return FetchAnswer({key: self._look_up(key, lookup) for key, lookup in lookups.items()})
+        session = self.sessions.begin(request, now_ms)
+        if isinstance(session, ErrorCode):
+            return FetchAnswer({}, error=session)
+        return FetchAnswer(self.sessions.collect(session), session.session_id)
 
     def tick(self, now_ms: int) -> None:
         """Propose what time alone demands: ISRs without slow followers, recovery that is done."""
+        for session in self.sessions:
+            for key in session.standing:
+                standing = self.replicas.get(key)
+                if standing is not None:
+                    standing.note_standing(session.follower, session.fetched_ms)
         for replica in self.replicas.values():
             replica.propose_shrink(now_ms)
             replica.propose_recovered()
 
     def next_isr_request(self, now_ms: int) -> AlterPartition | None:
         """Return the proposals to send to the controller, None if there is nothing to send."""
-        return self.isr_requests.next_request(self.replicas.values(), self._broker_epoch(), now_ms)
+        return self.isr_requests.next_request(self._broker_epoch(), now_ms)
 
     def on_isr_answer(self, request: AlterPartition, answer: AlterPartitionAnswer | ErrorCode, now_ms: int) -> bool:
         """Take the controller's answer; return whether this broker must register again."""
@@ -114,9 +134,11 @@ class ReplicaManager:
                 self._eligibility,
                 lambda: self._min_isr(topic),
                 partition,
+                on_proposal=self.isr_requests.add,
             )
             self.replicas[partition.key] = replica
         is_new_epoch = replica.apply(partition, now_ms)
+        replica.propose_joins(now_ms)
         if is_new_epoch or replica.is_leader or partition.leader == NO_LEADER:
             self._set_source(partition.key, replica, partition)
 
@@ -132,6 +154,7 @@ class ReplicaManager:
                     self._broker_epoch,
                     retry_ms=RETRY_MS,
                     idle_ms=self._settings.idle_ms,
+                    max_wait_ms=self._settings.max_wait_ms,
                 )
             self.fetchers[source].add(key, replica.log, partition.leader_epoch)
         for source in [source for source, fetcher in self.fetchers.items() if not len(fetcher)]:
@@ -143,13 +166,17 @@ class ReplicaManager:
         for fetcher in self.fetchers.values():
             fetcher.remove(key)
         del self.replicas[key]
+        self.isr_requests.discard(key)
         self._drop_log(key)
 
-    def _fetched(self, key: PartitionKey, question: object, now_ms: int) -> FetchOutcome:
+    def _fetched(self, key: PartitionKey, question: FollowerFetch, now_ms: int) -> FetchOutcome:
         replica = self.replicas.get(key)
         if replica is None:
             return FetchOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return replica.fetch(question, now_ms)  # type: ignore[arg-type]
+        try:
+            return replica.fetch(question, now_ms)
+        except BrokerError as error:
+            return FetchOutcome(error_of(error.code))
 
     def _look_up(self, key: PartitionKey, question: OffsetLookup) -> OffsetAnswer:
         replica = self.replicas.get(key)

@@ -21,7 +21,7 @@ Elsewhere, with other brokers or with clients:
 tests/unit/broker/server/test_router.py             api_versions
 tests/unit/broker/cluster/test_authorization.py     describe_acls
 tests/integration/cluster/test_admin.py             describe_cluster
-tests/integration/cluster                           fetch_followers replicate_metadata
+tests/integration/cluster                           replicate_metadata
 tests/integration/test_broker_security.py           sasl_authenticate sasl_handshake
 tests/integration/test_client_metrics.py            get_telemetry_subscriptions push_telemetry
 """

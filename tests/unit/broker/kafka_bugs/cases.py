@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -126,4 +126,4 @@ class Node:
 
 def answer(fetcher: Fetcher, request: FetchRequest, now_ms: int = 0, **outcome: Any) -> None:
     """Answer a request."""
-    fetcher.on_answer(request, {KEY: FetchOutcome(**({"error": ErrorCode.NONE} | outcome))}, now_ms)
+    fetcher.on_answer(request, FetchAnswer({KEY: FetchOutcome(**({"error": ErrorCode.NONE} | outcome))}), now_ms)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from kafkaprod.broker.replication.fetcher import Fetcher
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher
 from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.storage.errors import PartitionFencedError
@@ -130,7 +130,7 @@ def _diverging_fetches_change_nothing() -> None:
 def _append_too(take: Callable[..., None]) -> Callable[..., None]:
     def wrong(self: Fetcher, fetched: Any, question: Any, outcome: FetchOutcome, now_ms: int) -> None:
         take(self, fetched, question, outcome, now_ms)
-        self._append(fetched, question, outcome, now_ms)
+        self._append(fetched.log, question, outcome)
 
     return wrong
 
@@ -150,7 +150,7 @@ def _nothing_else_of_a_diverging_answer() -> None:
 def _forgetting(question: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(self: Fetcher, fetched: Any) -> Any:
         asked = question(self, fetched)
-        return asked._replace(last_fetched_epoch=-1) if fetched.delayed_until_ms else asked
+        return asked._replace(last_fetched_epoch=-1) if fetched.question is not None else asked
 
     return wrong
 
@@ -244,8 +244,8 @@ def _watermark_of_an_emptied_log() -> None:
 
 
 def _any_newer(append: Callable[..., None]) -> Callable[..., None]:
-    def wrong(self: Fetcher, fetched: Any, question: Any, outcome: FetchOutcome, now_ms: int) -> None:
-        append(self, fetched, question._replace(leader_epoch=1 << 30), outcome, now_ms)
+    def wrong(log: Any, question: Any, outcome: FetchOutcome) -> None:
+        append(log, question._replace(leader_epoch=1 << 30), outcome)
 
     return wrong
 
@@ -253,7 +253,7 @@ def _any_newer(append: Callable[..., None]) -> Callable[..., None]:
 @CASES.add(
     "KAFKA-18723",
     "batches of an epoch that the follower does not follow yet were appended",
-    lambda: replaced(Fetcher, "_append", _any_newer(Fetcher._append)),
+    lambda: replaced(Fetcher, "_append", staticmethod(_any_newer(Fetcher._append))),
 )
 def _batches_of_newer_epochs() -> None:
     node = Node()
@@ -281,7 +281,7 @@ def _one_bad_partition() -> None:
     request = fetcher.next_request(0)
     assert request is not None
     outcome = FetchOutcome(E.NONE, tuple(log_of((0, 1)).batches), 1, 0)
-    fetcher.on_answer(request, {KEY: outcome, other: outcome}, 0)
+    fetcher.on_answer(request, FetchAnswer({KEY: outcome, other: outcome}), 0)
     assert good.end_offset == 1
     following = fetcher.next_request(100)
     assert following is not None

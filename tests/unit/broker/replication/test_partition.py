@@ -7,7 +7,7 @@ import pytest
 
 from kafkaprod.broker.controller.events import IsrOutcome
 from kafkaprod.broker.metadata.image import PartitionImage
-from kafkaprod.broker.replication.fetcher import Fetcher, FetchRequest
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.partition import (
     Eligibility,
     FetchOutcome,
@@ -177,7 +177,7 @@ def answered(fetcher: Fetcher, now_ms: int, **outcome: Any) -> FetchRequest:
     request = fetcher.next_request(now_ms)
     assert request is not None
     (key,) = request.questions
-    fetcher.on_answer(request, {key: FetchOutcome(**({"error": E.NONE} | outcome))}, now_ms)
+    fetcher.on_answer(request, FetchAnswer({key: FetchOutcome(**({"error": E.NONE} | outcome))}), now_ms)
     return request
 
 
@@ -209,7 +209,7 @@ def test_late_answers_and_fenced_epochs() -> None:
     fetcher.remove((TOPIC_ID, 0))
     fetcher.add((TOPIC_ID, 0), log, 4)
     batches = tuple(filled(empty_log(), 1, 3).batches)
-    fetcher.on_answer(late, {(TOPIC_ID, 0): FetchOutcome(E.NONE, batches, 1, 0)}, 0)
+    fetcher.on_answer(late, FetchAnswer({(TOPIC_ID, 0): FetchOutcome(E.NONE, batches, 1, 0)}), 0)
     assert log.end_offset == 0
     answered(fetcher, 0, error=E.FENCED_LEADER_EPOCH)
     assert fetcher.next_request(10_000) is None, "until the metadata brings a higher epoch"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.metadata.image import PartitionImage
-from kafkaprod.broker.replication.fetcher import Fetcher
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher
 from kafkaprod.broker.replication.partition import Eligibility, FollowerFetch, PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog, ReadBatches, fetched_batches
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -58,7 +58,7 @@ class Pair:
         answer = type(outcome)(
             outcome.error, batches, outcome.high_watermark, outcome.log_start_offset, outcome.diverging
         )
-        self.fetcher.on_answer(request, {KEY: answer}, 0)
+        self.fetcher.on_answer(request, FetchAnswer({KEY: answer}), 0)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_damaged_batch_is_fetched_again(pair: Pair) -> None:
     damaged = bytearray(outcome.batches[0].source.read())
     damaged[-1] ^= 1
     bad = type(outcome)(outcome.error, tuple(fetched_batches(memoryview(damaged))), 0, 0)
-    pair.fetcher.on_answer(request, {KEY: bad}, 0)
+    pair.fetcher.on_answer(request, FetchAnswer({KEY: bad}), 0)
     assert pair.logs[2].log_end_offset == 0
     assert pair.fetcher.next_deadline_ms() == 10
     again = pair.fetcher.next_request(10)

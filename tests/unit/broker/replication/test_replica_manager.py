@@ -12,7 +12,7 @@ def test_a_broker_that_fetched_before_it_was_unfenced_joins_with_that_metadata()
     node = Node()
     fenced = node.image.brokers[2] = replace(node.image.brokers[2], is_fenced=True)
     node.hear(leader=1, isr=(1, 3))
-    node.manager.serve(FetchRequest({KEY: fetch(0)}), 0)
+    node.manager.serve(FetchRequest({KEY: fetch(0)}, follower=2), 0)
     node.manager.on_metadata([], 1)
     assert node.manager.next_isr_request(1) is None
     node.image.brokers[2] = replace(fenced, is_fenced=False)
