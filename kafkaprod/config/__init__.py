@@ -17,6 +17,7 @@ option              the declaration of one option
 addresses           the kind of `bootstrap_servers`: addresses as people write them
 kinds               the kinds of values options take
 refused             names other clients know and this one refuses, each with what to do instead
+secret_sources      which variables and files the options of others may name
 secret              a text that no log shows: passwords and tokens in the configuration
 """
 

@@ -131,7 +131,7 @@ def read_secret_file(path: str) -> str:
 
 
 def without_secrets(text: str, *secrets: str | None) -> str:
-    """Return what a peer said with each secret in it hidden: some repeat what they were sent."""
+    """Return the text of a peer with each secret in it hidden: some peers repeat what they were sent."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text

@@ -1,15 +1,17 @@
 """Which variables and files the options of a client may name: for programs that take options from others.
 
 An option such as `sasl_password=env:NAME` sends what is in the variable to a broker that the same options choose. Where
-options come from a form, from SQL or from a job of somebody else, the program bounds what they may name.
+options come from a form, from SQL or from a job of another user, the program bounds what they may name.
 """
 
 from __future__ import annotations
 
 import os
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod.config.secret import LiveSecret
+from kafkaprod.threads import importing
 
 if TYPE_CHECKING:
     from kafkaprod.config.producer_options import ProducerOptions
@@ -45,6 +47,13 @@ class SecretSources:
         return repr(",".join(value) or _NONE)
 
 
+@importing
+def _url_parsing() -> ModuleType:
+    from urllib import parse
+
+    return parse
+
+
 def _is_source(item: str) -> bool:
     kind, _, name = item.partition(":")
     return (kind == "env" and name != "") or (kind == "file" and os.path.isabs(name))
@@ -54,7 +63,7 @@ def refused_source(options: ProducerOptions, names: tuple[str, ...]) -> tuple[st
     """Return the first option that names a place which may not be read, and the place; None if all may be.
 
     Args:
-        options: Of a client.
+        options: Those of a client.
         names: Those that hold secrets.
     """
     bounds = [bound for bound in (options.allowed_secret_sources, _of_process()) if bound is not None]
@@ -90,9 +99,8 @@ def _places(options: ProducerOptions, names: tuple[str, ...]) -> list[tuple[str,
     places += [(name, f"file:{path}") for name in _SENT_FILES if (path := getattr(options, name)) is not None]
     url = options.sasl_oauthbearer_token_endpoint_url
     if url is not None and url.startswith("file:"):
-        from urllib.parse import unquote, urlsplit
-
-        places.append((_ENDPOINT, f"file:{unquote(urlsplit(url).path)}"))
+        parse = _url_parsing()
+        places.append((_ENDPOINT, f"file:{parse.unquote(parse.urlsplit(url).path)}"))
     return places
 
 

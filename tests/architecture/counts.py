@@ -37,10 +37,10 @@ def product_files(*suffixes: str) -> list[Path]:
 
 
 def rooms() -> list[str]:
-    """The names of the modules and packages directly below the package."""
-    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    """The names of the modules and packages directly below the package; `__name__` is an entry for another program."""
+    modules = {path.stem for path in PACKAGE.glob("*.py")}
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    return sorted(modules | packages)
+    return sorted(name for name in modules | packages if not name.startswith("__"))
 
 
 @cache

@@ -20,6 +20,7 @@ NOT_READ = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
 ALLOWED = {
     "from_fixed": "a public way to make a Column; the class is documented with all its members",
     "get_loop": "asyncio calls it where a future is awaited",
+    "hook_directories": "PyInstaller calls it",
     "pytest_runtest_makereport": "pytest calls it",
     "pytest_runtest_teardown": "pytest calls it",
     "refused_release_count": "counts a bug of the engine; every stress test looks at it",

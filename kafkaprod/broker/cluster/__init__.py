@@ -9,8 +9,8 @@ maintenance             what the log needs from time to time: syncs, checkpoints
 clustered               the standing of a broker in a cluster of several processes
 member                  a broker's part in a cluster: registration, metadata, replicas, links to the others
 coordination            which broker of a cluster coordinates groups, and which transactions
-fetch_wire              what a replica fetcher asks and gets as Kafka's Fetch and ListOffsets
 follower_fetches        fetches of followers: answered when there is news
+fetch_wire              what a replica fetcher asks and gets as Kafka's Fetch and ListOffsets
 marker_sender           sends the markers of decided transactions to the leaders of their partitions
 coordinator_log         the log of a coordinator in a cluster, and what waits for its replicas
 nodes                   the brokers and replicas that clients get to know: those in the metadata

@@ -1,8 +1,8 @@
 """Replication: what a broker does with the partitions that the metadata gives it.
 
 replica_manager        follows the image: which replica leads, which follows whom
-fetcher                copies from one source broker
 fetch_sessions         what followers wait for at a leader
+fetcher                copies from one source broker
 isr_requests           proposals to the controller, one request in flight
 partition              one replica: appending and reading as leader, the high watermark, the ISR
 lifecycle              registration, heartbeats, controlled shutdown
