@@ -12,7 +12,14 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.cli.load_arguments import add_load_arguments, check_formats, expected_of, fingerprint_of, reading_of
+from kafkaprod.cli.load_arguments import (
+    add_load_arguments,
+    check_formats,
+    expected_of,
+    fingerprint_of,
+    reading_of,
+    text_columns_of,
+)
 from kafkaprod.cli.load_setup import (
     check_on_error,
     check_topics,
@@ -37,7 +44,7 @@ from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import input_name
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
-from kafkaprod.loader.readers import ReadOptions, check_readable
+from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import Source
 from kafkaprod.text import counted, printable
@@ -98,11 +105,15 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     check_on_error(options.on_error)
     reading = reading_of(options)
-    sources = find_sources(options.files, options.format, options.compression, options.encoding)
+    texts = text_columns_of(options)
+    sources = find_sources(options.files, options.format, options.compression, options.encoding, texts)
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
     check_formats(options, sources)
+    forms: set[str] = set()
     for source in sources:
         check_readable(source, reading)
+        forms |= check_columns(source, reading)
+    fingerprint = fingerprint_of(options, reading, sources, forms)
     expected_of(options).watch(sources)
     if options.engine == "spark":
         from kafkaprod.cli.load_spark import check_spark_arguments
@@ -119,22 +130,24 @@ def _run(options: argparse.Namespace) -> int:
     with open_cluster(options, producer_options) as client, contextlib.ExitStack() as stack:
         check_topics(client, options)
         if transactional_id is not None:
-            return _load_in_transactions(options, sources, reading, producer_options, client, transactional_id)
+            return _load_in_transactions(
+                options, sources, reading, fingerprint, producer_options, client, transactional_id
+            )
         file = manifest_file(options)
         if file is not None:
             stack.enter_context(file.locked())
-        return _load(options, sources, reading, producer_options, client, file)
+        return _load(options, sources, reading, fingerprint, producer_options, client, file)
 
 
 def _load(
     options: argparse.Namespace,
     sources: list[Source],
     reading: ReadOptions,
+    fingerprint: dict[str, Any],
     producer_options: dict[str, Any],
     client: ClusterClient,
     file: ManifestFile | None,
 ) -> int:
-    fingerprint = fingerprint_of(options, reading, sources)
     manifest = None if file is None else earlier_manifest(file, sources, fingerprint, options, client)
     settings = load_options(client, options, producer_options, fingerprint, manifest)
     progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
@@ -155,6 +168,7 @@ def _load_in_transactions(
     options: argparse.Namespace,
     sources: list[Source],
     reading: ReadOptions,
+    fingerprint: dict[str, Any],
     producer_options: dict[str, Any],
     client: ClusterClient,
     transactional_id: str,
@@ -162,7 +176,7 @@ def _load_in_transactions(
     from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
     committed = find_position(client, transactional_id, options.topic, sources) if options.resume else None
-    settings = load_options(client, options, producer_options, fingerprint_of(options, reading, sources), None)
+    settings = load_options(client, options, producer_options, fingerprint, None)
     progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:
         what = f"no committed position of transactional id {transactional_id!r} for this input"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.plan import AvroRows
-from kafkaprod.tables.row_plan import AVRO, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
+from kafkaprod.tables.row_plan import AVRO, JSON, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,8 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
     add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
     add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
-    add("--columns", metavar="A,B,...", help="names of CSV columns where the first line does not have them")
+    add("--columns", metavar="A,B,...", help="names of CSV columns where the first line does not have "
+        "them; of Parquet and Arrow, the columns to write")  # fmt: skip
     add(
         "--column-type",
         action="append",
@@ -203,18 +204,30 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         "--separator": options.separator is not None,
         "--quote": options.quote is not None,
         "--no-quote": options.no_quote,
-        "--columns": options.columns is not None,
         "--column-type": bool(options.column_type),
         "--infer-types": options.infer_types,
         "--null": bool(options.null),
     }
+    folders = {name for source in sources for name, _ in source.folder_columns}
+    if {text.partition("=")[0] for text in options.column_type} <= folders:
+        del csv_options["--column-type"]
     for name, is_given in csv_options.items():
         if is_given and not formats & {"csv", "tsv"}:
             raise ConfigError(f"{name} is for CSV, and the input is {', '.join(sorted(formats))}")
+    if options.columns is not None and not formats & {"csv", "tsv", "parquet", "arrow"}:
+        raise ConfigError(f"--columns is for tables, and the input is {', '.join(sorted(formats))}")
+    if options.columns is not None and options.value not in ("", JSON, AVRO) and formats <= {"parquet", "arrow"}:
+        raise ConfigError(f"--columns are those of a row as JSON or Avro, and --value is {options.value}")
     if options.encoding is not None and formats <= {"parquet", "arrow"}:
         raise ConfigError(f"--encoding is for text, and the input is {', '.join(sorted(formats))}")
     if options.timestamp_unit is not None and options.timestamp is None:
         raise ConfigError("--timestamp-unit is the unit of a column: name it with --timestamp")
+
+
+def text_columns_of(options: argparse.Namespace) -> list[str]:
+    """Return the columns that --column-type makes text."""
+    pairs = (text.partition("=") for text in options.column_type)
+    return [name for name, _, kind in pairs if kind in ("text", "string")]
 
 
 def _header(text: str) -> tuple[str, Template]:
@@ -254,9 +267,17 @@ def _byte(text: str, flag: str) -> int:
     return data[0]
 
 
-def fingerprint_of(options: argparse.Namespace, reading: ReadOptions, sources: list[Source]) -> dict[str, Any]:
-    """Return what decides which records a row becomes, and where they go."""
+def fingerprint_of(
+    options: argparse.Namespace, reading: ReadOptions, sources: list[Source], forms: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return what decides which records a row becomes, and where they go; `forms` is what check_columns() returned."""
     wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
+    del wanted["plan"]["columns"]  # are column_names
     if not any(source.format in ("csv", "tsv") for source in sources):
         del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
+    if forms:  # not where there are none: loads of earlier versions can be resumed
+        wanted["forms"] = sorted(forms)
+    folders = sorted({name for source in sources for name, _ in source.folder_columns})
+    if folders:
+        wanted["folder_columns"] = folders
     return wanted | {"partition": options.partition, "engine": options.engine}

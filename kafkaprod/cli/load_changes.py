@@ -60,10 +60,12 @@ _OPTIONS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("infer_types", "--infer-types", _as_flag),
     ("column_names", "--columns", _as_list),
     ("nulls", "--null", _as_list),
+    ("forms", "what is written in another form since version 0.1", _as_list),
+    ("folder_columns", "columns of folders' names", _as_list),
     ("partition", "--partition", _as_text),
     ("engine", "--engine", _as_text),
 )
-_DERIVED: Final = {"plan.fields", "plan.skips_blank_rows"}  # from the others
+_DERIVED: Final = {"plan.fields", "plan.skips_blank_rows", "plan.columns"}  # from the others
 _KNOWN: Final = {path: (flag, written) for path, flag, written in _OPTIONS}
 
 

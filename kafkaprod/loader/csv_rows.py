@@ -122,8 +122,9 @@ class CsvReader:
                 )
             self._names = self._header(piece.text[: header.used])
             self._check_separator(self._names)
-        check_fields(self._plan.fields, self._names, self._source.name)
-        unknown = [name for name in self._options.types if name not in self._names]
+        folders = [name for name, _ in self._source.folder_columns]
+        check_fields(self._plan.fields, [*self._names, *folders], self._source.name)
+        unknown = [name for name in self._options.types if name not in (*self._names, *folders)]
         if unknown:
             raise LoadRefusedError(
                 f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}"
@@ -142,7 +143,7 @@ class CsvReader:
         import pyarrow as pa
 
         assert self._names is not None
-        given = {name: _type(kind) for name, kind in self._options.types.items()}
+        given = {name: _type(kind) for name, kind in self._options.types.items() if name in self._names}
         self._schema = {name: pa.string() for name in self._names} | given
         if self._options.infers_types:
             schema, self._schema = self._schema, dict.fromkeys(self._names, pa.string())

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.folders import check_same_columns, folder_columns, typed_columns
 from kafkaprod.loader.opening import open_source, zip_members
-from kafkaprod.loader.paths import find_paths
+from kafkaprod.loader.paths import find_paths, is_hidden
 from kafkaprod.loader.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
 from kafkaprod.loader.source import BINARY_FORMATS, Source
 
@@ -63,8 +64,11 @@ _NOT_READ: Final = {
     b"Rar!\x1a\x07": "a RAR archive",
     b"\x89LZO": "the output of lzop",
     b"Obj\x01": "an Avro file",
+    b"ORC": "an ORC file",
     b"FEA1": "a Feather file of version 1: write it again with a newer pyarrow or pandas",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of Excel or Word",
 }
+_WORKBOOK: Final = "[Content_Types].xml"  # every .xlsx is a zip archive that has it
 _CONTROLS: Final = frozenset(
     {*range(1, 7), *range(14, 27), *range(28, 32)}
 )  # that texts do not have, with few exceptions
@@ -88,7 +92,11 @@ class InputOptions:
 
 
 def find_sources(
-    names: Sequence[str], format_name: str | None = None, compression: str | None = None, encoding: str | None = None
+    names: Sequence[str],
+    format_name: str | None = None,
+    compression: str | None = None,
+    encoding: str | None = None,
+    text_columns: Collection[str] = (),
 ) -> list[Source]:
     """Find the inputs that names, globs and directories stand for, in order. Pipes are opened.
 
@@ -97,6 +105,7 @@ def find_sources(
         format_name: Their format; None: recognized by each name or its first bytes.
         compression: Their compression; None: recognized by the first bytes.
         encoding: The encoding of all their texts; None: UTF-8.
+        text_columns: Columns of folders' names that are text, whatever their values.
 
     Raises:
         LoadRefusedError: Nothing matches, a format cannot be recognized, or a pipe is named twice.
@@ -105,20 +114,25 @@ def find_sources(
     options = InputOptions(format_name, compression, encoding)
     sources: list[Source] = []
     pipes: set[tuple[int, int]] = set()
-    for path in find_paths(names):
-        if is_pipe_name(path):
-            identity = pipe_identity(path)
-            if identity in pipes:
-                raise LoadRefusedError(
-                    f"{'stdin (-)' if path == STDIN else path} can be read only once, and is named twice"
-                )
-            pipes.add(identity)
-            sources += _sources_of_pipe(path, options)
-        else:
-            sources += _sources_at(path, options)
+    for name in names:
+        found: list[Source] = []
+        for path, below in find_paths([name]):
+            if is_pipe_name(path):
+                identity = pipe_identity(path)
+                if identity in pipes:
+                    raise LoadRefusedError(
+                        f"{'stdin (-)' if path == STDIN else path} can be read only once, and is named twice"
+                    )
+                pipes.add(identity)
+                found += _sources_of_pipe(path, options)
+            else:
+                columns = folder_columns(below)
+                found += [replace(source, folder_columns=columns) for source in _sources_at(path, options)]
+        check_same_columns(found)
+        sources += found
     if not sources:
         raise LoadRefusedError(f"no input: there is no file in {', '.join(names)}")
-    return sources
+    return typed_columns(sources, text_columns)
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
@@ -181,7 +195,11 @@ def _check_text(source: Source, head: bytes) -> None:
 
 
 def _members(base: Source, members: Sequence[zipfile.ZipInfo], options: InputOptions) -> Iterator[Source]:
+    if any(info.filename == _WORKBOOK for info in members):
+        raise LoadRefusedError(f"{base.name} is a document of Excel or Word: save its sheet as CSV")
     for info in members:
+        if any(map(is_hidden, info.filename.split("/"))):  # __MACOSX, .DS_Store
+            continue
         source = replace(base, member=info.filename)
         kind = options.format or _format(source.name, _suffixes(info.filename), b"", base.compression)
         yield replace(source, format=kind)

@@ -10,28 +10,67 @@ import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from kafkaprod.loader import manifest_file
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.pipes import STDIN
 
+# The folders in which tables keep their logs.
+_LOGS: Final = {
+    "_delta_log": "a Delta table: read its current version with deltalake, duckdb or polars",
+    ".hoodie": "a Hudi table: read its current snapshot with a library for Hudi",
+    "_spark_metadata": "the output of a Spark stream, which lists its committed files in _spark_metadata: read it with "
+    "a library that knows this list",
+}
 
-def find_paths(names: Sequence[str]) -> Iterator[str]:
+
+def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the paths that names stand for: files of a directory and matches of a pattern by name.
+
+    Yields:
+        A path, and the part of it that the user did not name, whose folders may be named for columns.
 
     Raises:
         LoadRefusedError: Nothing matches a pattern, or a directory or a link in it cannot be followed.
     """
     for name in names:
         if name == STDIN:
-            yield name
+            yield name, ""
         elif os.path.isdir(name):
-            files = sorted(map(Path, _files_below(str(Path(name)), ())))
-            yield from (str(path) for path in files if not path.name.endswith(manifest_file.SUFFIX))
+            root = Path(name)
+            files = sorted(map(Path, _files_below(str(root), ())))
+            for path in files:
+                if not path.name.endswith(manifest_file.SUFFIX):
+                    yield str(path), str(path.relative_to(root))
         elif os.path.lexists(name) or not glob.has_magic(name):
-            yield name
+            yield name, ""
         else:
-            yield from _matches(name)
+            parts = [part for part in name.split(os.sep) if part]
+            named = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+            yield from ((path, os.sep.join(path.strip(os.sep).split(os.sep)[named:])) for path in _matches(name))
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is no data, by the rule of Spark, Hive and pyarrow.
+
+    So begin the names of what jobs write and have not committed, of checkpoints and of metadata. A folder of a column
+    whose name begins with an underscore is data.
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def _check_is_no_table(directory: str, names: set[str]) -> None:
+    """Refuse a folder whose files are rows only together with a log: some are of old versions, or deleted."""
+    kind = next((_LOGS[name] for name in _LOGS if name in names), None)
+    metadata = os.path.join(directory, "metadata")
+    if kind is None and {"metadata", "data"} <= names and glob.glob(glob.escape(metadata) + "/*.metadata.json"):
+        kind = "an Iceberg table: read its current snapshot with pyiceberg"
+    if kind is not None:
+        raise LoadRefusedError(
+            f"{directory} is {kind}, or with Spark, and send it with send_table. Its files alone would bring rows "
+            "that were deleted or never committed"
+        )
 
 
 def _files_below(directory: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
@@ -41,11 +80,14 @@ def _files_below(directory: str, above: tuple[tuple[int, int], ...]) -> Iterator
         raise LoadRefusedError(
             f"{directory} is a link to a directory above it: its files would be loaded again and again"
         )
-    for entry in _entries(directory):
-        is_hidden = entry.name.startswith((".", "_"))
+    entries = _entries(directory)
+    _check_is_no_table(directory, {entry.name for entry in entries})
+    for entry in entries:
+        if is_hidden(entry.name):
+            continue
         if _is_dir(entry):
             yield from _files_below(entry.path, (*above, identity))
-        elif not is_hidden and _is_file(entry.path):
+        elif _is_file(entry.path):
             yield entry.path
 
 
@@ -78,7 +120,7 @@ def _expanded(directory: str, parts: list[str], above: tuple[tuple[int, int], ..
     for entry in _entries(directory or os.curdir):
         path = os.path.join(directory, entry.name)
         if part == "**":
-            if not entry.name.startswith(".") and _is_dir(entry):
+            if not is_hidden(entry.name) and _is_dir(entry):
                 yield from _expanded(path, parts, above)
         elif _fits(entry.name, part) and (not rest or _is_dir(entry)):
             yield from _expanded(path, rest, ())

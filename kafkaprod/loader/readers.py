@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.source import BINARY_FORMATS, Source
 from kafkaprod.loader.text import read_array, read_lines
 from kafkaprod.tables.row_plan import AVRO, JSON, RAW, RowPlan
 
@@ -32,7 +32,7 @@ class ReadOptions:
         quote: Around fields of CSV; None: nowhere.
         column_types: The types of CSV columns; others are text.
         infer_types: Other CSV columns may be numbers or bools, by their first values.
-        column_names: The column names of CSV without a first line of names.
+        column_names: The column names of CSV without a first line of names; of other tables, those to write.
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
     """
 
@@ -66,8 +66,29 @@ def check_readable(source: Source, options: ReadOptions) -> None:
     import_pyarrow(source.format)
 
 
+def check_columns(source: Source, options: ReadOptions) -> set[str]:
+    """Check by the schema of a Parquet or Arrow file, before anything is made or sent, that its rows have a form.
+
+    Returns:
+        What the rows have that version 0.1 wrote in another way: a load of it cannot be continued.
+
+    Raises:
+        LoadRefusedError: A column is missing, there are two of one name, or its type has no form.
+        OSError: The input cannot be read.
+    """
+    plan = _plan_of(source, options)
+    if source.format not in BINARY_FORMATS:
+        has_types = bool(options.column_types) or options.infer_types
+        return {"text of keys"} if has_types and (plan.key is not None or plan.headers) else set()
+    from kafkaprod.loader.arrow_rows import check_columns as check
+
+    return check(source, plan)
+
+
 def _plan_of(source: Source, options: ReadOptions) -> RowPlan:
-    return replace(options.plan, value=options.plan.value or _DEFAULT_VALUE.get(source.format, RAW))
+    columns = options.column_names if source.format in BINARY_FORMATS else None
+    value = options.plan.value or _DEFAULT_VALUE.get(source.format, RAW)
+    return replace(options.plan, value=value, columns=None if columns is None else tuple(columns))
 
 
 def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 0) -> Iterator[RowBlock]:
@@ -109,10 +130,9 @@ def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
     if plan.value == AVRO:
         raise LoadRefusedError(f"{source.name}: --value avro needs typed columns: CSV, Parquet or Arrow")
     if source.format == "lines":
-        if plan.fields:
-            raise LoadRefusedError(
-                f"{source.name}: lines have no columns such as {plan.fields[0]!r}; use --format jsonl or csv"
-            )
+        other = next((name for name in plan.fields if name not in dict(source.folder_columns)), None)
+        if other is not None:
+            raise LoadRefusedError(f"{source.name}: lines have no columns such as {other!r}; use --format jsonl or csv")
         if plan.value == JSON:
             raise LoadRefusedError(f"{source.name}: lines are forwarded as they are; for JSON lines use --format jsonl")
         return plan

@@ -12,6 +12,8 @@ from kafkaprod.loader.pipes import STDIN, Pipe
 
 BINARY_FORMATS: Final = ("parquet", "arrow")
 
+FolderColumns = tuple[tuple[str, int | str | None], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -23,6 +25,7 @@ class Source:
         inode: Device and number of the file when it was found; None: not known, or not the same on all machines.
         encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
+        folder_columns: Name and value of the columns that its folders are named for: `year=2024`.
     """
 
     path: str
@@ -34,6 +37,7 @@ class Source:
     encoding: str | None = None
     inode: tuple[int, int] | None = field(default=None, compare=False, repr=False)
     pipe: Pipe | None = field(default=None, compare=False, repr=False)
+    folder_columns: FolderColumns = ()
 
     @property
     def name(self) -> str:

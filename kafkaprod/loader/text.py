@@ -268,10 +268,15 @@ def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, vie
     lengths = np.frombuffer(views, dtype=np.int32)[::4]
     keep = lengths > 0 if plan.skips_blank_rows else np.ones(block.row_count, dtype=np.bool_)
     reasons: dict[int, str] = {}
-    columns = {name: _Field(name, text, views, keep, reasons).column for name in plan.fields}
+    columns = {name: Column.constant(data) for name, data in _folder_texts(source).items()}
+    columns |= {name: _Field(name, text, views, keep, reasons).column for name in plan.fields if name not in columns}
     mapped = plan.map(ByteRows(columns, block.row_count), block.value, reasons, keep)
     row, count = int(block.numbers[0]), block.row_count
     return make_block(source.name, mapped, reasons, row, block.end_offset, count, shown=block.value, keep=keep)
+
+
+def _folder_texts(source: Source) -> dict[str, bytes | None]:
+    return {name: None if value is None else str(value).encode() for name, value in source.folder_columns}
 
 
 class _Field:

@@ -138,6 +138,7 @@ class RowPlan:
         avro_schema: The schema of the rows where the value is AVRO, as JSON text.
         avro_schema_id: Stands before each, as Confluent's registry numbers it.
         max_row_bytes: The size of the longest row of a text.
+        columns: Those that JSON or AVRO values have; None: all.
     """
 
     value: str = RAW
@@ -151,6 +152,7 @@ class RowPlan:
     avro_schema: str = ""
     avro_schema_id: int | None = None
     max_row_bytes: int = MAX_ROW_BYTES
+    columns: tuple[str, ...] | None = None
     fields: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,7 +199,7 @@ class RowPlan:
         for place in _among(status == TEXT_OTHER, keep):
             text = column[place] or b""
             try:
-                numbers[place] = int(text)
+                numbers[place] = _whole_number(text)
             except (ValueError, OverflowError):
                 numbers[place] = 1 << 40
         for place in _among((numbers < -(1 << 31)) | (numbers >= 1 << 31), keep):
@@ -258,10 +260,21 @@ def _check_unit(name: str, times: NDArray[np.int64], places: list[int], reasons:
         reasons.setdefault(place, f"{name}={times[place]} is {what} in ms: use --timestamp-unit s, ms, us or ns")
 
 
+def _whole_number(text: bytes) -> int:
+    """Return the number of `12`, `12.0` and `1.2E1`, as columns of doubles have it. Raises ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)
+
+
 def _parse_timestamp(text: bytes, scale: float) -> tuple[int, int]:
     """Return ms, and TEXT_NUMBER or TEXT_TIME, of a text that parse_numbers() does not know."""
     try:
-        return int(text) if scale == 1.0 else int(float(text) * scale), TEXT_NUMBER
+        return _whole_number(text) if scale == 1.0 else int(float(text) * scale), TEXT_NUMBER
     except ValueError:
         when = datetime.fromisoformat(text.decode())
     return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND, TEXT_TIME

@@ -215,11 +215,13 @@ def test_a_key_that_no_row_has_is_reported(rig: LoadRig, tmp_path: Path) -> None
 
 def test_a_column_that_has_no_text_form_cannot_be_a_key_and_is_named(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
-    pa.parquet.write_table(pa.table({"k": [[1, 2], [3]]}), path)
+    pa.parquet.write_table(pa.table({"k": pa.array([1], pa.duration("s")), "a": [1]}), path)
     done = rig.run(str(path), "--create-topic", "1", "--key", "k")
-    assert done.code == 1
-    assert "column 'k' of type list<element: int64> has no text form" in done.err
+    assert done.code == 2
+    assert f"{path}: column 'k' has type duration[s], which has no form in JSON" in done.err
     assert "damaged" not in done.err
+    assert rig.run(str(path), "--columns", "a").code == 1  # the topic was not made
+    assert rig.run(str(path), "--columns", "a", "--create-topic", "1").code == 0
 
 
 def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Take columns from the names of folders, `year=2024/region=eu`, as Hive, Spark, pyarrow, duckdb and polars do."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import unquote
+
+from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.source import Source
+
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")  # each has an int64
+
+
+def folder_columns(below: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the columns that the folders of a path are named for, as texts.
+
+    Args:
+        below: The part of the path that the user did not name, with the name of the file.
+    """
+    found: dict[str, str | None] = {}
+    for part in below.split(os.sep)[:-1]:
+        name, equals, value = part.partition("=")
+        if name and equals:
+            found[unquote(name)] = None if value == NULL else unquote(value)
+    return tuple(found.items())
+
+
+def check_same_columns(sources: Sequence[Source]) -> None:
+    """Refuse inputs of one directory or pattern in folders of different columns: one of them is at a wrong place.
+
+    Raises:
+        LoadRefusedError: There are two such inputs.
+    """
+    wanted = {name for name, _ in sources[0].folder_columns} if sources else set()
+    for source in sources:
+        found = {name for name, _ in source.folder_columns}
+        if found != wanted:
+            raise LoadRefusedError(
+                f"{sources[0].name} and {source.name} are in folders of different columns, {_shown(wanted)} and "
+                f"{_shown(found)}: load them one by one"
+            )
+
+
+def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Source]:
+    """Return the inputs with integers in the columns whose values all are some; others stay text.
+
+    Args:
+        sources: The inputs, with columns of texts.
+        texts: Columns that stay text.
+    """
+    values: dict[str, list[int | str | None]] = {}
+    for source in sources:
+        for name, value in source.folder_columns:
+            values.setdefault(name, []).append(value)
+    numbers = {
+        name
+        for name, found in values.items()
+        if name not in texts
+        and any(value is not None for value in found)
+        and all(value is None or _INTEGER.fullmatch(str(value)) for value in found)
+    }
+    return [
+        replace(
+            source,
+            folder_columns=tuple(
+                (name, int(value) if name in numbers and value is not None else value)
+                for name, value in source.folder_columns
+            ),
+        )
+        if source.folder_columns
+        else source
+        for source in sources
+    ]
+
+
+def _shown(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
