@@ -8,6 +8,7 @@ progress               how a load advances: a bar on a terminal, lines elsewhere
 transactional          runs a load in transactions: rows and position are committed together
 load                   runs a load from beginning to end
 inputs                 finds the inputs of a load, and recognizes what they are
+folders                folders as tables: their columns, and tables with a log, which are refused
 paths                  finds the files that names, patterns and directories stand for
 transactional_attempt  sends the rows of a transactional load, transaction by transaction
 attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
@@ -18,6 +19,7 @@ producing              makes the producer of a load
 readers                chooses the reader of each format
 csv_rows               CSV by RFC 4180
 arrow_rows             rows of Arrow tables as columns of bytes: Parquet, Arrow files and streams
+arrow_forms            which Arrow types have a form as text, as JSON and as a key; others are refused
 csv_types              the types of CSV columns, for `--infer-types`
 recovery               finds which rows of a load that was killed are in the log
 report                 the counts and times of a load

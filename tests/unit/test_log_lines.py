@@ -58,6 +58,12 @@ def lines_of(capacity: int = 100) -> OwnLines:
     return lines
 
 
+def warn(text: str) -> bool:
+    """Log a line; return True, for places that want a value."""
+    logging.getLogger(NAME).warning("%s", text)
+    return True
+
+
 def run_as_own(call: Any) -> int:
     """Run it on a thread of the package; return the thread's number."""
     idents: list[int] = []
@@ -76,7 +82,7 @@ def run_as_own(call: Any) -> int:
 def test_an_own_thread_s_lines_come_in_order_by_another_thread(keeper: Keeper) -> None:
     lines = lines_of()
     keeper.may_go_on.clear()
-    own = run_as_own(lambda: [logging.getLogger(NAME).warning("line %d", n) for n in range(10)])
+    own = run_as_own(lambda: [warn(f"line {n}") for n in range(10)])
     keeper.may_go_on.set()
     lines.flush(BOUND_S)
     assert keeper.lines == [f"line {n}" for n in range(10)]
@@ -95,11 +101,17 @@ def test_what_finds_no_place_is_counted_and_reported(keeper: Keeper, monkeypatch
     monkeypatch.setattr(log_lines, "logger", logging.getLogger(NAME))
     lines = lines_of(capacity=5)
     keeper.may_go_on.clear()
-    run_as_own(lambda: [logging.getLogger(NAME).warning("line %d", n) for n in range(20)])
+    run_as_own(lambda: [warn(f"line {n}") for n in range(20)])
     dropped = lines.dropped_count
     assert dropped in (14, 15)  # one may be with the handler
     reported = threading.Event()
-    keeper.addFilter(lambda record: reported.set() or True if "were dropped" in record.getMessage() else True)
+
+    def note(record: logging.LogRecord) -> bool:
+        if "were dropped" in record.getMessage():
+            reported.set()
+        return True
+
+    keeper.addFilter(note)
     keeper.may_go_on.set()
     assert reported.wait(BOUND_S)
     lines.flush(BOUND_S)
@@ -108,7 +120,7 @@ def test_what_finds_no_place_is_counted_and_reported(keeper: Keeper, monkeypatch
 
 def test_a_line_that_a_handler_causes_is_left_out(keeper: Keeper) -> None:
     lines = lines_of()
-    keeper.addFilter(lambda _: logging.getLogger(NAME).warning("about a line") or True)
+    keeper.addFilter(lambda _: warn("about a line"))
     logging.getLogger(NAME).warning("here")
     run_as_own(lambda: logging.getLogger(NAME).warning("there"))
     lines.flush(BOUND_S)
@@ -117,8 +129,8 @@ def test_a_line_that_a_handler_causes_is_left_out(keeper: Keeper) -> None:
 
 def test_a_filter_of_the_user_that_raises_ends_no_thread(keeper: Keeper) -> None:
     lines = lines_of()
-    logging.getLogger(NAME).addFilter(lambda record: 1 // (record.getMessage() != "bad"))
-    run_as_own(lambda: [logging.getLogger(NAME).warning(text) for text in ("bad", "good")])
+    logging.getLogger(NAME).addFilter(lambda record: bool(1 // (record.getMessage() != "bad")))
+    run_as_own(lambda: [warn(text) for text in ("bad", "good")])
     lines.flush(BOUND_S)
     assert keeper.lines == ["good"]
     with pytest.raises(ZeroDivisionError):
@@ -147,7 +159,7 @@ def test_while_the_program_ends_lines_are_given_in_place(keeper: Keeper, monkeyp
 def test_a_forked_child_has_neither_the_lines_nor_the_thread(keeper: Keeper) -> None:
     lines = lines_of()
     keeper.may_go_on.clear()
-    run_as_own(lambda: [logging.getLogger(NAME).warning("line") for _ in range(3)])
+    run_as_own(lambda: [warn("line") for _ in range(3)])
     lines.forget()  # what a child calls
     keeper.may_go_on.set()
     lines.flush(0)
