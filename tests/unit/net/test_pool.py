@@ -436,7 +436,7 @@ def test_an_address_that_does_not_answer_gives_way_to_the_next(
         pool.set_bootstrap([("kafka.test", 9092)])
         pool.is_ready(-1, clock.now_ms())
         turn(pool, lambda: unconnected)
-        clock.advance(999)
+        clock.advance(HURRIED_MS - 1)
         pool.poll(0)
         assert unconnected[0].fileno() >= 0
         clock.advance(1)
@@ -458,7 +458,7 @@ def silent_address() -> Iterator[Address]:
         yield Address(socket.AF_INET, server.getsockname())
 
 
-def test_a_silent_address_has_a_second_while_others_are_left_and_all_its_time_at_last(
+def test_a_silent_address_has_little_time_while_others_are_left_and_all_of_it_at_last(
     make_pool: MakePool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, silent_address: Address
 ) -> None:
     begun: list[Address] = []
