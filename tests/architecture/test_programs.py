@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.architecture.core_sources import ROOT
 
 PROGRAM = re.compile(r"\bpython3? -m ((?:tests|benchmarks|kafkaprod)(?:\.\w+)*)")
+IN_SCRIPT = re.compile(r"\$root/([\w./-]+\.\w+)")
 
 
 def test_readme_names_the_programs_that_tests_start() -> None:
@@ -47,3 +48,10 @@ def test_each_program_of_the_project_that_a_text_names_is_there() -> None:
         if not is_program(program)
     ]
     assert wrong == []
+
+
+def test_each_file_of_the_project_that_a_script_names_is_there() -> None:
+    scripts = [path for room in ("tests", "benchmarks", ".ci") for path in (ROOT / room).rglob("*.sh")]
+    named = [(script, name) for script in scripts for name in IN_SCRIPT.findall(script.read_text(encoding="utf-8"))]
+    assert "tests/fuzz/harness.c" in [name for _, name in named]
+    assert [f"{script.name}: {name}" for script, name in named if not (ROOT / name).exists()] == []
