@@ -108,7 +108,8 @@ def test_error_names_the_node_that_holds_all_that_it_can_deliver() -> None:
     place.engine.accumulator.pool.set_limit(3, 4096)
     message = (
         r"4096 of buffer_memory=1048576 bytes in use, most by t\[0\] on node 3: 4096 bytes in 1 batches; "
-        r"node 3 holds 4096 of the 4096 bytes that it can deliver in a quarter of delivery_timeout_ms. Send less"
+        r"node 3 holds 4096 of the 4096 bytes that it may: what it delivers in a quarter of delivery_timeout_ms, "
+        r"and no more than leaves room for other nodes. Send less"
     )
     with pytest.raises(BufferFullError, match=message):  # noqa: PT012  (how many find room does not matter)
         for _ in range(100):
