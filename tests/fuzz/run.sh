@@ -28,8 +28,7 @@ ls "$(config LIBDIR)"/libpython3*.so >/dev/null 2>&1 || { echo "$0: $python has 
 mkdir -p "$work/tree" "$work/found/$target"
 # tar keeps the times of files, so that only what has changed is built again.
 tar -C "$root" --exclude='*.so' --exclude=__pycache__ --exclude='*.c' -cf - \
-    kafkaprod setup.py pyproject.toml README.md LICENSE tests/__init__.py tests/fuzz \
-    tests/support/__init__.py tests/support/net tests/support/producer | tar -C "$work/tree" -xf -
+    kafkaprod setup.py pyproject.toml README.md LICENSE tests/__init__.py tests/fuzz tests/support | tar -C "$work/tree" -xf -
 cd "$work/tree"
 # setup.py puts its own flags last, so that -fno-wrapv and the sanitizers win over those of the interpreter.
 # Cython's argument wrappers add 0 to a null pointer, which clang reports and no machine minds.
