@@ -23,7 +23,7 @@ from kafkaprod._core.text.row_splitter import (
     split_lines,
 )
 from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
-from kafkaprod.loader.errors import BadRow, LoadError
+from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
 from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.opening import WholeInput, open_source
 from kafkaprod.loader.rows import RowBlock, make_block
@@ -33,6 +33,10 @@ from kafkaprod.tables.row_plan import ByteRows, RowPlan
 PIECE_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 64 << 10  # where a file says it is smaller, which those of /proc do
 NEWLINE: Final = 10
+_ONE_DOCUMENT: Final = (
+    "`jq -c . FILE` writes one document a line, for --format jsonl; "
+    "--format lines -D '\\x00' sends the file as one record"
+)
 
 Text = bytes | memoryview
 
@@ -89,11 +93,23 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
     def split(text: Text, is_last: bool) -> Cut:
         return Cut(*split_lines(text, delimiter, delimiter == NEWLINE, is_last))
 
+    is_start = source.format == "jsonl" and row == 0
     for piece in pieces(source, offset, split, plan.max_row_bytes):
+        if is_start:
+            _check_first_line(source, bytes(piece.text[: piece.used]).lstrip().partition(b"\n")[0].rstrip())
+            is_start = False
         block = _block(source, plan, piece, row)
         row += piece.row_count
         is_open = source.format == "jsonl" and piece.text[piece.used - 1] != delimiter
         yield _without_cut_row(block, source, piece, row - 1) if is_open else block
+
+
+def _check_first_line(source: Source, line: bytes) -> None:
+    """Refuse a document that is written over several lines; lines that are no JSON at all are forwarded."""
+    if line[:1] in (b"{", b"[") and line[-1:] in (b"{", b"[", b",", b":"):
+        raise LoadRefusedError(
+            f"{source.name}: its first line begins a JSON document, and does not end it. {_ONE_DOCUMENT}"
+        )
 
 
 def _without_cut_row(block: RowBlock, source: Source, piece: Piece, row: int) -> RowBlock:
@@ -148,8 +164,17 @@ def _array_start(source: Source) -> int:
             if text:
                 break
     if filled:
-        raise LoadError(f"{source.name} is not a JSON array; if each line is a document, say --format jsonl")
+        raise LoadError(f"{source.name} is not a JSON array. {_advice(text)}")
     raise LoadError(f"{source.name} is cut off: it is empty, and not even an empty JSON array")
+
+
+def _advice(text: bytes) -> str:
+    """Return what to do with a text that is no array, by its first line."""
+    try:
+        json.loads(text.partition(b"\n")[0])
+    except (ValueError, RecursionError):
+        return _ONE_DOCUMENT
+    return "Its first line is a whole document: if each line is, say --format jsonl"
 
 
 def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, fills: bool = False) -> Iterator[Piece]:

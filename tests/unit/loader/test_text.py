@@ -12,7 +12,7 @@ import pytest
 
 from kafkaprod.loader import text
 from kafkaprod.loader.bad_rows import dead_letter
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.readers import ReadOptions, read_rows
@@ -174,3 +174,34 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
     finally:
         tracemalloc.stop()
     assert most < text.PIECE_BYTES // 8
+
+
+@pytest.mark.parametrize(
+    "data", [b'{\n  "a": 1\n}\n', b'\n {"a": {\n}}', b"[\n1\n]\n", b'{"type": "FeatureCollection",\n"features": []}']
+)
+def test_one_document_over_several_lines_is_no_json_lines(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(LoadRefusedError, match=r"begins a JSON document, and does not end it\. `jq -c \. FILE`"):
+        read(written(tmp_path, "document.jsonl", data))
+
+
+@pytest.mark.parametrize("data", [b'{"a":1}\n', b"no JSON at all\n", b"[1]\n{\n"])
+def test_other_first_lines_of_json_lines_are_forwarded(tmp_path: Path, data: bytes) -> None:
+    assert read(written(tmp_path, "lines.jsonl", data)) == data.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (b'{"a":1}\n{"a":2}\n', "say --format jsonl"),
+        (b'{"type":"FeatureCollection","features":[]}', "say --format jsonl"),
+        (b'{\n  "a": 1\n}\n', "--format lines -D '.x00' sends the file as one record"),
+    ],
+)
+def test_what_is_no_array_comes_with_advice_that_fits(tmp_path: Path, data: bytes, advice: str) -> None:
+    with pytest.raises(LoadError, match=f"is not a JSON array. .*{advice}"):
+        read(written(tmp_path, "object.json", data))
+
+
+def test_the_advice_for_one_document_is_right(tmp_path: Path) -> None:
+    data = b'{\n  "a": 1\n}\n'
+    assert read(written(tmp_path, "document.txt", data), RowPlan("", delimiter=0)) == [data]
