@@ -302,8 +302,14 @@ class Script:
     def deletion(self) -> None:
         """Delete a topic and a group."""
         self.note("delete", self.outcome(self.admin.delete_topics(["counted"])["counted"]))
-        wait_until(lambda: "counted" not in self.admin.list_topics(timeout=10).topics, TIMEOUT_S, "the deletion")
-        self.note("topics", sorted(name for name in self.admin.list_topics(timeout=10).topics if name[0] != "_"))
+        names: list[str] = []  # one listing: the nodes learn of the deletion one after the other
+
+        def is_gone() -> bool:
+            names[:] = sorted(name for name in self.admin.list_topics(timeout=10).topics if name[0] != "_")
+            return "counted" not in names
+
+        wait_until(is_gone, TIMEOUT_S, "the deletion")
+        self.note("topics", names)
         self.note("delete group", self.outcome(self.fresh_admin().delete_consumer_groups(["group"])["group"]))
 
     # -- what they are made of -----------------------------------------------------------------------------------------

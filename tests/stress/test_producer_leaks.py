@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from kafkaprod.results.batch import BatchCompletion
 from tests.stress.scale import scaled
 from tests.support.builds.sanitized import measures_memory
 from tests.support.processes import open_descriptors
+from tests.support.threads import thread_count
 
 ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 1 << 20
@@ -95,34 +95,34 @@ def test_two_hundred_producers_leave_no_descriptor_and_no_thread(sink: Sink) -> 
         assert producer.accumulator.pool.in_use == 0
 
     one(1)
-    descriptors, threads = descriptor_count(), threading.active_count()
+    descriptors, threads = descriptor_count(), thread_count()
     for number in range(scaled(200, 5000)):
         one(number)
     gc.collect()
     assert descriptor_count() == descriptors
-    assert threading.active_count() == threads
+    assert thread_count() == threads
 
 
 def test_producers_that_never_reach_a_broker_leave_nothing_either() -> None:
-    before = descriptor_count(), threading.active_count()
+    before = descriptor_count(), thread_count()
     for _ in range(20):
         producer = Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=1)
         with pytest.raises((TimeoutError, ConnectionError)):
             producer.send("t", b"x")
         producer.close(5)
-    assert (descriptor_count(), threading.active_count()) == before
+    assert (descriptor_count(), thread_count()) == before
 
 
 def test_refused_options_leave_nothing() -> None:
-    before = descriptor_count(), threading.active_count()
+    before = descriptor_count(), thread_count()
     for options in ({"acks": 7}, {"security_protocol": "SSL", "ssl_cafile": "/nowhere"}, {"nonsense": 1}):
         with pytest.raises(ValueError):
             Producer(bootstrap_servers="127.0.0.1:1", **options)
-    assert (descriptor_count(), threading.active_count()) == before
+    assert (descriptor_count(), thread_count()) == before
 
 
 def test_dropped_producer_delivers_and_is_collected(sink: Sink) -> None:
-    threads = threading.active_count()
+    threads = thread_count()
     sink.reset()
     producer = Producer(bootstrap_servers=sink.bootstrap, linger_ms=5000)
     thread, gone = producer._host._thread, weakref.ref(producer)
@@ -132,7 +132,7 @@ def test_dropped_producer_delivers_and_is_collected(sink: Sink) -> None:
     thread.join(20)
     assert all(future.succeeded() for future in futures)
     assert sink.counts().records == 100
-    assert threading.active_count() == threads
+    assert thread_count() == threads
 
 
 def test_dropped_futures_and_their_batches_are_freed(sink: Sink) -> None:

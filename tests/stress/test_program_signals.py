@@ -12,7 +12,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from kafkaprod.cli.command_producer import INTERRUPTED_S
 from kafkaprod.results.record_wait import LoopWaiter
 from tests.stress.interrupts import LIMIT_S, SLACK_S, Stalled, interrupt, show
 from tests.stress.scale import scaled, wait_until
+from tests.support.threads import thread_count
 
 PIPE_BYTES = 1 << 20
 LOOP_S = 1.5  # a signal just before its system call waits for the event loop's next timer, or for another signal
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_an_asyncio_program_that_waits(stalled: Stalled, verb: str) 
     call, is_waiting = VERBS[verb]
     if verb == "send, memory":
         stalled.fill()
-    threads = threading.active_count()
+    threads = thread_count()
     producer = of(stalled)
     took_s = [
         interrupt(lambda: asyncio.run(awaiting(call(producer, stalled))), lambda: is_waiting(stalled), LOOP_S)
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_an_asyncio_program_that_waits(stalled: Stalled, verb: str) 
     show(took_s)
     assert statistics.median(took_s) < LIMIT_S + SLACK_S
     assert max(took_s) < LOOP_S + SLACK_S
-    assert threading.active_count() == threads
+    assert thread_count() == threads
     assert stalled.engine.accumulator.pool.waiter_count == 0
     assert not stalled.engine.topic_watch._waiters
     assert not stalled.engine._end_waiters

@@ -1,4 +1,4 @@
-"""Run functions in threads that begin together."""
+"""Threads: functions that begin together, and how many there are."""
 
 from __future__ import annotations
 
@@ -31,3 +31,8 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
     if errors:
         raise errors[0]
     return [results[index] for index in range(len(calls))]
+
+
+def thread_count() -> int:
+    """Return how many threads run, but for that of log lines, which comes with a line and goes when it is idle."""
+    return sum(thread.name != "kafkaprod-log-lines" for thread in threading.enumerate())

@@ -24,6 +24,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from tests.support.broker.fixtures_broker import wait_until
+from tests.support.threads import thread_count
 
 MakeProducer = Callable[..., Producer]
 
@@ -308,11 +309,11 @@ def test_thread_that_cannot_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_refused_options_start_nothing() -> None:
-    threads, running = threading.active_count(), len(_running)
+    threads, running = thread_count(), len(_running)
     wrong: dict[str, Any] = {"linger": "5"}
     with pytest.raises(ConfigError):
         Producer(bootstrap_servers="127.0.0.1:1", **wrong)
-    assert (threading.active_count(), len(_running)) == (threads, running)
+    assert (thread_count(), len(_running)) == (threads, running)
 
 
 def test_producer_is_true_though_nothing_is_queued(make: MakeProducer) -> None:
