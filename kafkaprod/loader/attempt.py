@@ -174,12 +174,15 @@ class Attempt:
     def _send_all(self) -> None:
         for turn in self._feed.turns(self._manifest.position, self._manifest.refused):
             self._send(*turn[:4])
-            while self._in_flight and self._in_flight.settle(timeout_s=0.0):
-                pass
+            self._settle_what_is_done()
             self._maybe_checkpoint()
         while self._in_flight:
             self._in_flight.settle(timeout_s=WAIT_S)
             self._maybe_checkpoint()
+
+    def _settle_what_is_done(self) -> None:
+        while self._in_flight and self._in_flight.settle(timeout_s=0.0):
+            pass
 
     def _send(self, block: RowBlock, partitions: NDArray[np.int32], bad: list[BadRow], position: Position) -> None:
         """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
@@ -220,6 +223,7 @@ class Attempt:
                 )
             )
             self._progress.on_block(part.row_count, size, position)
+            self._settle_what_is_done()  # at a rate a block takes long: a record that has failed ends the load now
         if is_stopped:
             self._sink.put(bad[0])
 

@@ -147,7 +147,7 @@ def test_confluents_avro_serializer_runs_as_it_is(
     serialize = AvroSerializer(client, json.dumps(SCHEMA))
     for row in ROWS:
         value = serialize(row, SerializationContext("by-avro", MessageField.VALUE))
-        producer.send("by-avro", value).result(LIMIT_S)
+        producer.send("by-avro", value, partition=0).result(LIMIT_S)
     assert read_avro(client, "by-avro", values(embedded_broker, "by-avro")) == ROWS
 
 
@@ -161,7 +161,7 @@ def test_confluents_json_serializer_runs_as_it_is(
     serialize, deserialize = JSONSerializer(schema, client), JSONDeserializer(schema, schema_registry_client=client)
     context = SerializationContext("by-json", MessageField.VALUE)
     for row in ROWS:
-        producer.send("by-json", serialize(row, context)).result(LIMIT_S)
+        producer.send("by-json", serialize(row, context), partition=0).result(LIMIT_S)
     assert [deserialize(one, context) for one in values(embedded_broker, "by-json")] == ROWS
 
 
@@ -181,7 +181,7 @@ def test_confluents_protobuf_serializer_runs_as_it_is(
     deserialize = ProtobufDeserializer(kind, {"use.deprecated.format": False}, client)
     context = SerializationContext("by-protobuf", MessageField.VALUE)
     for text in ("a", "b"):
-        producer.send("by-protobuf", serialize(kind(value=text), context)).result(LIMIT_S)
+        producer.send("by-protobuf", serialize(kind(value=text), context), partition=0).result(LIMIT_S)
     assert [deserialize(one, context).value for one in values(embedded_broker, "by-protobuf")] == ["a", "b"]
 
 

@@ -40,6 +40,7 @@ NOT_RUN = {
     "[Service]": "is a part of a unit of systemd",
     "# tasks.py\nfrom celery": "needs Celery",
     "from airflow": "needs Airflow",
+    "from django.db": "needs Django",
     '-df.write.format("kafka")': "shows a change",
 }
 

@@ -16,7 +16,7 @@ SOURCE = [
 
 
 def test_source_distribution_with_sources_and_stubs_is_right() -> None:
-    check_source([*SOURCE, "kafkaprod-1/tests/native/probe.pyx"])
+    check_source([*SOURCE, "kafkaprod-1/tests/native/probe.pyx", "kafkaprod-1/tests/fuzz/harness.c"])
 
 
 def test_source_distribution_with_generated_c_is_refused() -> None:
