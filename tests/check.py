@@ -97,7 +97,7 @@ SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
 SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1"))
 # What `--far` runs: lists side by side, about as long as each other, the steps of each one after the other.
-LISTS = ([INTEGRATION_TESTS, WHEEL], [OTHER_TESTS, CLUSTER_TESTS], [SPARK_TESTS, SIMULATION])
+LISTS = ([INTEGRATION_TESTS], [OTHER_TESTS, CLUSTER_TESTS], [SPARK_TESTS, SIMULATION, WHEEL])
 FAR_STEPS = [step for steps in LISTS for step in steps]
 
 
