@@ -150,6 +150,7 @@ class Engine:
             self.config.max_in_flight_requests_per_connection == 1,
             codec,
             self._workers,
+            first_limit=self.config.batch_size if self.config.acks else 0,  # without answers no path is measured
         )
 
     def _make_topic_watch(self) -> TopicWatch:

@@ -136,7 +136,7 @@ cdef struct Partition:
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
     bint is_gap_in_doubt        # a batch of this epoch failed that may be in the log: its sequence is not used again
     int in_flight_count
-    int32_t path_most           # bytes of a batch that the way to the leader carries in time; 0: not known
+    int32_t path_most           # bytes of a batch that the way to the leader carries in time; 0: as far as any
     int64_t transaction         # number of the last transaction that it was added to; see drain.pyx
     int64_t named_transaction   # number of the last transaction for which new_members() has named it
     # set under lock by metadata updates

@@ -103,10 +103,11 @@ cdef class Drain:
         mutes: Keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
         codec: A compression.Codec, or None.
         workers: An object with Executor.map, to compress several batches at a time; None: one after the other.
+        first_limit: Bytes that a batch may grow to until limit_path() names its node; 0: as far as any.
     """
 
     def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None):
+                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None, int32_t first_limit=0):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes
@@ -119,6 +120,7 @@ cdef class Drain:
         self.transaction = NOT_TRANSACTIONAL
         self._nodes = {}
         self._path_limits = {}
+        self._first_limit = first_limit
 
     def set_producer(self, int64_t producer_id, int16_t producer_epoch, bint reuses_sequences=False):
         """Set the id and epoch that batches drained from now on are numbered under; -1, -1 for none.
@@ -198,12 +200,12 @@ cdef class Drain:
                 node.start = (<NodeQueues>old).start % node.partition_count
         self._nodes = nodes
         for node in nodes.values():
-            self._limit_node(node, self._path_limits.get(node.node_id, 0))
+            self._limit_node(node, self._path_limits.get(node.node_id, self._first_limit))
 
     def limit_path(self, int32_t node_id, int32_t most_bytes):
-        """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: not known."""
+        """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: as far as any."""
         cdef NodeQueues node = self._nodes.get(node_id)
-        if self._path_limits.get(node_id, 0) == most_bytes:
+        if self._path_limits.get(node_id, self._first_limit) == most_bytes:
             return
         self._path_limits[node_id] = most_bytes
         if node is not None:

@@ -257,9 +257,10 @@ cdef class NodePath:
         return self._window()
 
     cdef int64_t _window(self) noexcept:
+        return self._measured_window() if self._has_answered else self._first_bytes
+
+    cdef int64_t _measured_window(self) noexcept:
         cdef int64_t span_ms
-        if not self._has_answered:
-            return self._first_bytes
         span_ms = min(max(2 * self.base_ms, LEAST_WINDOW_MS), self._most_window_ms)
         return max(<int64_t>(self.rate * span_ms), LEAST_WINDOW)
 
@@ -280,10 +281,16 @@ cdef class NodePath:
         return max(near, far)
 
     def most_batch_bytes(self):
-        """Bytes of a batch that are half of a narrow window, as a power of two; 0: not known, or a wide one."""
+        """Bytes that a batch may grow to; 0: as far as any.
+
+        Those of the first window before there was an answer: on a thin path a larger batch takes seconds, and its first
+        record is acknowledged with its last. On a narrow path that is known, half of its window, as a power of two.
+        """
         cdef int64_t most = LEAST_BATCH
-        cdef int64_t half = self._window() // 2
-        if not self.is_known or not self._has_answered or half >= FAR_ROOM:
+        cdef int64_t half = self._measured_window() // 2
+        if self.answered_ms < 0:
+            return self._first_bytes
+        if not self.is_known or half >= FAR_ROOM:
             return 0
         while 2 * most <= half:
             most *= 2

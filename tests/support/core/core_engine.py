@@ -55,6 +55,7 @@ class Engine:
         codec: Codec | None = None,
         workers: Executor | None = None,
         is_adaptive: bool = True,
+        first_limit: int = 0,
         make_result: Callable[[str, int], BatchResult] | None = None,
         seed: int = 7,
     ) -> None:
@@ -74,6 +75,7 @@ class Engine:
             mutes,
             codec,
             workers=workers,
+            first_limit=first_limit,
         )
         self.placement = Placement(self.accumulator, is_adaptive)
         if is_idempotent:

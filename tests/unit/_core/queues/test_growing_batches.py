@@ -45,9 +45,9 @@ def block(engine, values):
     return Block(engine.accumulator, topic, Column.from_list(values), timestamp=TIMESTAMP, partition=0)
 
 
-def take_sizes(engine):
+def take_sizes(engine, node_id=1):
     sizes = []
-    for request in engine.take_all():
+    for request in engine.take_all(node_id):
         sizes += [len(batch) for batch in batches_of(request)]
         succeed(request)
     return sizes
@@ -219,3 +219,18 @@ def test_records_without_a_key_leave_a_partition_and_find_its_batch_open_again()
     assert engine.accumulator.incomplete_batch_count == 2
     assert engine.ready_nodes() == [1]
     assert len(sent_records(engine)) == 10
+
+
+def test_batches_stay_small_until_the_path_of_their_node_is_named():
+    engine = growing(first_limit=SIZE)
+    for _ in range(8):
+        engine.append(RECORD)
+    assert max(take_sizes(engine)) <= SIZE
+    engine.drain.limit_path(1, 0)
+    for _ in range(8):
+        engine.append(RECORD)
+    assert max(take_sizes(engine)) > SIZE
+    engine.lead([2])  # a node that was not named yet
+    for _ in range(8):
+        engine.append(RECORD)
+    assert max(take_sizes(engine, node_id=2)) <= SIZE

@@ -156,12 +156,28 @@ def test_near_requests_have_the_usual_room_and_far_ones_half_of_what_the_path_ho
 
 def test_batches_are_kept_small_on_a_narrow_path_once_it_is_known() -> None:
     narrow, wide = NodePath(), NodePath()
-    assert narrow.most_batch_bytes() == 0
     saturate(narrow, 0, 60 * SECOND, rate=125, rtt_ms=50)
-    assert narrow.most_batch_bytes() <= 128 << 10
+    assert 0 < narrow.most_batch_bytes() <= 128 << 10
     saturate(wide, 0, 10 * SECOND, rate=125_000, rtt_ms=1)
     assert wide.is_known
     assert wide.most_batch_bytes() == 0
+
+
+def test_batches_are_kept_small_until_there_was_an_answer() -> None:
+    path = NodePath(first_bytes=256 << 10)
+    assert path.most_batch_bytes() == 256 << 10
+    exchange(path, 100 * KB, 0, 50)
+    assert path.most_batch_bytes() == 0
+
+
+def test_a_lost_connection_does_not_change_how_far_batches_grow() -> None:
+    new, narrow = NodePath(first_bytes=256 << 10), NodePath()
+    new.on_lost(new.on_sent(1000, 0))
+    assert new.most_batch_bytes() == 256 << 10
+    now_ms = saturate(narrow, 0, 60 * SECOND, rate=125, rtt_ms=50)
+    before = narrow.most_batch_bytes()
+    narrow.on_lost(narrow.on_sent(1000, now_ms))
+    assert narrow.most_batch_bytes() == before
 
 
 def test_third_request_keeps_a_fifth_of_the_answer_time_from_the_second() -> None:
