@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.simulation.bad_day import BadDay
+from tests.simulation.case_rules import CASES, play
 from tests.simulation.checker import ViolationError
 from tests.simulation.rules import BAD_DAY_RULES, BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
@@ -72,6 +73,20 @@ def run_without(rules: list[str], start: int, most: int) -> int:
     return 1 if missed else 0
 
 
+def play_cases() -> int:
+    """Play each case with its rule, and without; return the exit status."""
+    logging.disable(logging.CRITICAL)
+    wrong = 0
+    for rule in CASES:
+        with_rule, without = play(rule, is_on=True), play(rule, is_on=False)
+        wrong += with_rule is not None or without is None
+        print(
+            f"{rule}: " + (f"FAILED: {with_rule}" if with_rule else f"without it: {without or 'NOT noticed'}"),
+            flush=True,
+        )
+    return 1 if wrong else 0
+
+
 def main() -> int:
     """Run what the arguments ask for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
@@ -81,10 +96,15 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     parser.add_argument("--without", metavar="RULE", choices=sorted(RULES), help="switch a rule off: a seed must fail")
     parser.add_argument("--rules", action="store_true", help="switch each rule off in turn")
+    parser.add_argument(
+        "--cases", action="store_true", help="play the case of each rule for bad days, with it and without"
+    )
     parser.add_argument("--bad-day", action="store_true", help="with hanging brokers, thin links and far ones")
     arguments = parser.parse_args()
     kind = BadDay if arguments.bad_day else Simulation
     collect_rarely()
+    if arguments.cases:
+        return play_cases()
     if arguments.rules or arguments.without:
         wanted = sorted(RULES) if arguments.rules else [arguments.without]
         return run_without(wanted, arguments.start, arguments.seeds)

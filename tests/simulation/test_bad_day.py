@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.__main__ import run_seed
 from tests.simulation.bad_day import BadDay
+from tests.simulation.case_rules import CASES, play
 from tests.simulation.run import Outcome
 from tests.simulation.world import Link
 
@@ -26,6 +27,12 @@ def test_bad_days_have_their_faults() -> None:
         history += simulation.world.history
     for text in ("is gray: Gray(answer_ms=None", "bytes a second pass", "ms each way", "lose [", "waits for memory"):
         assert any(text in line for line in history), text
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_bad_day_passes_with_its_rule_and_not_without(rule: str) -> None:
+    assert play(rule, is_on=True) is None
+    assert play(rule, is_on=False) is not None
 
 
 def test_the_same_seed_gives_the_same_bad_day() -> None:
