@@ -187,8 +187,8 @@ class ProducerOptions(OAuthOptions):
         HIGH,
         "Bound of the memory for records that are not yet delivered or failed. Not given: at most an eighth of what "
         "the process's container may use (Linux), 4 MiB at least; a line in the log says so. "
-        "The records of one broker hold no more of it than that takes in a quarter of `delivery_timeout_ms` (1 MiB at "
-        "least), once it has been seen how much it takes: what waits longer would expire on the way.",
+        "The records of one broker hold no more of it than that takes in a quarter of `delivery_timeout_ms` (with all "
+        "brokers 1 MiB at least), once it has been seen how much it takes: what waits longer would expire on the way.",
         unit="bytes",
         translated={"queue.buffering.max.kbytes": kilobytes},
     )

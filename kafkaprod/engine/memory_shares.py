@@ -2,16 +2,19 @@
 
 | while                                     | a node's records may hold                                               |
 |-------------------------------------------|-------------------------------------------------------------------------|
-| its rate is known                         | what it takes in a quarter of delivery_timeout_ms, LEAST_BYTES at least |
-| it was sent a part of what there is, the  | START_BYTES, where `send()` waits: a program fills 64 MiB in a second,  |
-| first time, and has not answered          | and a slow link has answered nothing by then                            |
+| its rate is known                         | what it takes in a quarter of delivery_timeout_ms; at least a part of   |
+|                                           | LEAST_BYTES                                                             |
+| it was sent a part of what there is, the  | a part of START_BYTES, where `send()` waits: a program fills 64 MiB in  |
+| first time, and has not answered          | a second, and a slow link has answered nothing by then                  |
 | other nodes lead partitions, too          | all but half of the others' fair shares                                 |
 | it is sick                                | its fair share: the capacity, divided by the nodes that lead            |
 | partitions have no leader                 | together the share of one more node, which is sick                      |
 
 64 MiB are nine minutes of a link of 1 Mbit/s: a producer that buffers so much sends only what is about to expire. Of a
-node whose rate is known to be low, records are therefore taken as it delivers them, and `send()` waits. Half of a fair
-share is kept free for every other node, so that a healthy one finds memory beside one that has just begun to hang.
+node whose rate is known to be low, records are therefore taken as it delivers them, and `send()` waits. All nodes may
+be behind one such link: of LEAST_BYTES and START_BYTES each has its part, divided by the nodes that lead, FLOOR_BYTES
+at least. Half of a fair share is kept free for every other node, so that a healthy one finds memory beside one that has
+just begun to hang.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Final
 from kafkaprod._core.queues.buffer_pool import BufferPool
 
 LEAST_BYTES: Final = 1 << 20
+FLOOR_BYTES: Final = 64 << 10  # what may be under way to a node whatever its rate
 START_BYTES: Final = 8 << 20  # a minute of 1 Mbit/s: half of the default delivery_timeout_ms
 NO_LIMIT: Final = sys.maxsize
 NO_LEADER: Final = -1  # the account of partitions without one
@@ -68,7 +72,7 @@ class MemoryShares:
         share = self._share_of(node_id)
         leaves_more = self._pool.take_refused(node_id) or leaves_more
         if leaves_more and self._may_wait and not share.is_tried:
-            share.by_rate = START_BYTES
+            share.by_rate = self._part_of(START_BYTES)
             self._apply(node_id, share)
         return leaves_more
 
@@ -77,7 +81,8 @@ class MemoryShares:
         if rate > 0:
             share = self._share_of(node_id)
             share.is_tried = True
-            share.by_rate = max(LEAST_BYTES, min(int(rate * self._patience_ms), self._pool.capacity))
+            least = self._part_of(LEAST_BYTES)
+            share.by_rate = max(least, min(int(rate * self._patience_ms), self._pool.capacity))
             self._apply(node_id, share)
 
     def on_no_answer(self, node_id: int) -> None:
@@ -103,6 +108,9 @@ class MemoryShares:
         share = self._share_of(node_id)
         share.is_sick = is_sick
         self._apply(node_id, share)
+
+    def _part_of(self, size: int) -> int:
+        return max(size // self._leader_count, FLOOR_BYTES)
 
     def _share_of(self, node_id: int) -> _Share:
         share = self._shares.get(node_id)

@@ -20,6 +20,7 @@ from tests.simulation.cases import (
     OneHangs,
     OneHangsWithoutKeys,
     ThinAndFull,
+    ThinAndShared,
     ThinAndWide,
     ThinAtFirst,
     WeAreCutOff,
@@ -93,6 +94,7 @@ CASES: Mapping[str, tuple[type[Case], list[Switch]]] = {
             (MemoryShares, "on_sent", lambda _self, _node_id, *, leaves_more: leaves_more),
         ],
     ),
+    "nodes behind one link share its memory": (ThinAndShared, [(MemoryShares, "_part_of", lambda _self, size: size)]),
     "half of every fair share is kept free": (OneHangs, [(MemoryShares, "set_leaders", lambda *_: None)]),
     "records without a key avoid slow nodes": (
         OneHangsWithoutKeys,
@@ -112,8 +114,9 @@ def play(rule: str, *, is_on: bool) -> str | None:
     """Play the case of a rule; return what was not as it must be."""
     case, switches = CASES[rule]
     with ExitStack() as patches:
-        patches.enter_context(patch.object(memory_shares, "LEAST_BYTES", LEAST_BYTES))
-        patches.enter_context(patch.object(memory_shares, "START_BYTES", START_BYTES))
+        if case.is_scaled:
+            patches.enter_context(patch.object(memory_shares, "LEAST_BYTES", LEAST_BYTES))
+            patches.enter_context(patch.object(memory_shares, "START_BYTES", START_BYTES))
         if not is_on:
             for owner, name, value in switches:
                 patches.enter_context(patch.object(owner, name, value))

@@ -29,7 +29,7 @@ class Day(Simulation):
     """Three brokers, one topic, one program; what a case does to them happens after the warm-up."""
 
     def __init__(self, case: type[Case]) -> None:
-        super().__init__(next(seed for seed in range(99) if len(Simulation(seed).brokers) == THREE_BROKERS))
+        super().__init__(next(seed for seed in range(99) if len(Simulation(seed).brokers) == case.broker_count))
         self._case = case
         self.world.rules.min_delay_ms, self.world.rules.max_delay_ms = 0, 1
         for broker in self.brokers.values():
@@ -93,10 +93,14 @@ class Case:
     Attributes:
         load: What the program sends.
         partition_count: Of its topic; brokers lead them in turn.
+        broker_count: Three to five.
+        is_scaled: Whether the least bytes of a node's memory are as few as some hundred records.
     """
 
     load: ClassVar[Load]
     partition_count: ClassVar[int] = THREE_BROKERS
+    broker_count: ClassVar[int] = THREE_BROKERS
+    is_scaled: ClassVar[bool] = True
 
     def prepare(self, day: Day) -> None:
         """Make the network as it is from the start."""
@@ -208,6 +212,24 @@ class ThinAndFull(Case):
     def judge(self, day: Day) -> str | None:
         """See `Case`."""
         day.pass_time(20_000)
+        return None if not day.node.errors else f"{dict(day.node.errors)} of {len(day.node.delivered)} delivered"
+
+
+class ThinAndShared(Case):
+    """Several brokers behind one thin link hold no more together than it delivers in time."""
+
+    load = Load(200, 1_000, "each", {"request_timeout_ms": 5_000, "delivery_timeout_ms": 20_000})
+    partition_count = 20
+    broker_count = 5
+    is_scaled = False
+
+    def prepare(self, day: Day) -> None:
+        """See `Case`."""
+        day.pass_only(THIN_BYTES_PER_S)
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(60_000)
         return None if not day.node.errors else f"{dict(day.node.errors)} of {len(day.node.delivered)} delivered"
 
 

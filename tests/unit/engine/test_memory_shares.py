@@ -8,7 +8,7 @@ import pytest
 
 from kafkaprod._core.queues.buffer_pool import BufferPool
 from kafkaprod._core.requests.node_path import NodePath
-from kafkaprod.engine.memory_shares import LEAST_BYTES, START_BYTES, MemoryShares
+from kafkaprod.engine.memory_shares import FLOOR_BYTES, LEAST_BYTES, START_BYTES, MemoryShares
 from kafkaprod.errors import DeliveryTimeoutError
 from tests.support.core.faces import SlabLease
 from tests.support.producer.sender_rig import TOPIC, Rig, Sent
@@ -169,6 +169,19 @@ def test_half_of_a_fair_share_is_kept_for_every_other_node() -> None:
         lease.release()
     shares.set_leaders([1])
     assert limits(shares, pool)[1] is None  # the only one may have all
+
+
+def test_nodes_that_may_be_behind_one_link_share_the_least_and_the_start() -> None:
+    pool = BufferPool(60 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders(range(4))
+    shares.on_sent(1, leaves_more=True)
+    assert limits(shares, pool)[1] == START_BYTES // 4
+    shares.on_answer(1, 0.001)
+    assert limits(shares, pool)[1] == LEAST_BYTES // 4
+    shares.set_leaders(range(100))
+    shares.on_answer(1, 0.001)
+    assert limits(shares, pool)[1] == FLOOR_BYTES
 
 
 def test_a_sick_node_may_hold_its_fair_share() -> None:
