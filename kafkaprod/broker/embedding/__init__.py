@@ -24,6 +24,7 @@ arguments          checks of the arguments of embedded brokers, clusters and fau
 child_process      the parent's side of a process of this package: lines of JSON over its stdin
 commands           the one dispatch of commands, by a table of what a process can do
 lines              lines of JSON between two processes: the one reader and writer
+patience           how long to wait for a process, where many share few processors
 power_cut          what a power cut leaves of a killed broker's files
 temporary          temporary directories of brokers and clusters
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaprod.broker.embedding.lines import JsonLines
+from kafkaprod.broker.embedding.patience import Patience, starved_s
 from kafkaprod.errors import KafkaError
 from kafkaprod.locks import locked
 
@@ -37,7 +38,7 @@ class ChildProcess(subprocess.Popen[bytes]):
 
         Args:
             command: What to send.
-            timeout_s: How long to wait for the answer, in seconds.
+            timeout_s: How long to wait for the answer, in seconds; what the process waits for a processor is added.
             name: The process in messages: "the embedded broker".
 
         Raises:
@@ -46,7 +47,10 @@ class ChildProcess(subprocess.Popen[bytes]):
         try:
             answer = self._ask(command, timeout_s)
         except TimeoutError:
-            raise EmbeddedBrokerError(f"{name} did not answer within {timeout_s} s") from None
+            raise EmbeddedBrokerError(
+                f"{name} did not answer within {timeout_s} s, besides {starved_s(self.pid):.1f} s for which it had no "
+                "processor"
+            ) from None
         except (OSError, ValueError) as error:  # a closed pipe is a ValueError
             raise EmbeddedBrokerError(f"{name} is gone: exit code {self.poll()}") from error
         if answer is None:
@@ -55,7 +59,20 @@ class ChildProcess(subprocess.Popen[bytes]):
 
     @locked
     def _ask(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
-        return self._lines.ask(command, timeout_s)
+        return self._lines.ask(command, Patience(timeout_s, self.pid))
+
+    def wait_patiently(self, timeout_s: float) -> None:
+        """Wait for its end; what it waits for a processor is added to the timeout, in seconds.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not ended.
+        """
+        patience = Patience(timeout_s, self.pid)
+        while left_s := patience.left_s():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.wait(left_s)
+                return
+        self.wait(0.0)
 
     def say_last(self, command: str) -> None:
         """Send the last command, and close stdin. The end of stdin alone is the death of the parent."""

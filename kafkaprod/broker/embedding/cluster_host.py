@@ -11,7 +11,7 @@ from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBroke
 from kafkaprod.errors import IllegalStateError
 
 _START_S = 120.0
-_ANSWER_S = 60.0
+_ANSWER_S = 330.0  # the host gives a child up before, which takes it 300 s at most
 _CLOSE_S = 15.0
 
 
@@ -77,7 +77,7 @@ class ClusterHost:
         assert process.stdout is not None
         process.say_last("close")
         try:
-            process.wait(_CLOSE_S)
+            process.wait_patiently(_CLOSE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -209,7 +209,7 @@ class EmbeddedBroker:
             return
         process.say_last("stop")
         try:
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait_patiently(_STOP_TIMEOUT_S)
         finally:
             self.kill()
 

@@ -29,6 +29,7 @@ from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
 from kafkaprod.broker.embedding.commands import Command, CommandError, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
+from kafkaprod.broker.embedding.patience import Patience
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
 
@@ -227,7 +228,7 @@ class ProcessHost:
 
     def _await_start(self, child: _Child) -> Command:
         try:
-            answer = self._checked(child, lambda: child.lines.receive(_ANSWER_S))
+            answer = self._checked(child, lambda: child.lines.receive_patiently(Patience(_ANSWER_S, child.pid)))
         except CommandError:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
@@ -283,10 +284,10 @@ class ProcessHost:
         return child
 
     def _await_end(self, name: str, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while name in self._children:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+        patience = Patience(timeout_s, self._children[name].pid) if name in self._children else None
+        while patience is not None and name in self._children:
+            left_s = patience.left_s()
+            if not left_s:
                 os.kill(self._children[name].pid, signal.SIGKILL)
                 raise CommandError(f"process {name} did not end within {timeout_s} s and was killed")
             select.select([self._wake_receiver], [], [], min(left_s, 0.1))
@@ -316,7 +317,7 @@ class ProcessHost:
 
     def _ask(self, name: str, command: Command) -> Command:
         child = self._listening(name)
-        return self._checked(child, lambda: child.lines.ask(command, _ANSWER_S))
+        return self._checked(child, lambda: child.lines.ask(command, Patience(_ANSWER_S, child.pid)))
 
     def _listening(self, name: str) -> _Child:
         child = self._running(name)

@@ -9,6 +9,7 @@ So an answer that comes after its command's timeout is dropped, and not taken fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from kafkaprod.broker.embedding.patience import Patience
 from kafkaprod.locks import locked
 
 NUMBER = "number"
@@ -85,7 +87,7 @@ class JsonLines:
                 return None
         return message
 
-    def ask(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+    def ask(self, command: Mapping[str, Any], patience: Patience) -> dict[str, Any] | None:
         """Send a command and return its answer, or None when the other process is gone. Drops answers that come late.
 
         Raises:
@@ -93,13 +95,19 @@ class JsonLines:
             OSError: It is gone.
             ValueError: A descriptor is closed, or a line is not JSON.
         """
-        deadline_s = time.monotonic() + timeout_s
         self._asked += 1
         self.send({**command, NUMBER: self._asked})
-        while (answer := self.receive(deadline_s - time.monotonic())) is not None:
+        while (answer := self.receive_patiently(patience)) is not None:
             if answer.pop(NUMBER, None) == self._asked:
                 break
         return answer
+
+    def receive_patiently(self, patience: Patience) -> dict[str, Any] | None:
+        """Return the next line, or None when the other process is gone. Raises as `receive`."""
+        while left_s := patience.left_s():
+            with contextlib.suppress(TimeoutError):
+                return self.receive(left_s)
+        return self.receive(0.0)
 
     def reply(self, number: int | None, answer: Mapping[str, Any]) -> None:
         """Answer the command with a number; without one it wants no answer. Raises as `send`."""
