@@ -197,6 +197,50 @@ def test_waiter_would_wait_beside_free_memory(machine: str, planted: str) -> Non
     assert explore(machine, programs, waits_beside_free_memory)[1] > 0
 
 
+def enqueued(*, waker_first: bool, tries: bool) -> Programs:
+    """buffer_pool.pyx: enqueue_waiter(); then with_memory() wakes the sender, and tries."""
+    line: tuple[Step, ...] = (("lock", "lock", 1), ("store", "in_line", 1), ("publish", "lock", 0))
+    waker: tuple[Step, ...] = (("swap", "has_waker", 1),)
+    attempt: tuple[Step, ...] = (("lock", "lock", 1), ("load", "free"), ("store", "is_told", 0), ("publish", "lock", 0))
+    queues = waker + line if waker_first else line + waker
+    return (assembled(*queues, ("swap", "asks", 1), *(attempt if tries else ())),)
+
+
+def turn(number: int) -> tuple[Step, ...]:
+    """buffer_pool.pyx: wake_waiters(), where all that is in line can have its bytes; none is told twice."""
+    return (
+        ("lock", "lock", 1),
+        ("load", "in_line"),
+        ("unless", "in_line", 1, f"unlock_{number}"),
+        ("load", "is_told"),
+        ("unless", "is_told", 0, f"unlock_{number}"),
+        ("store", "is_told", 1),
+        ("publish", "lock", 0),
+        ("observe", "has_waker"),
+        ("unless", "has_waker", 1, f"end_{number}"),
+        ("swap", "is_woken", 1),
+        ("goto", f"end_{number}"),
+        ("at", f"unlock_{number}"),
+        ("publish", "lock", 0),
+        ("at", f"end_{number}"),
+    )
+
+
+@MACHINES
+@pytest.mark.parametrize(
+    ("waker_first", "tries", "is_lost"), [(True, True, False), (True, False, False), (False, False, True)]
+)
+def test_waiter_whose_waker_stands_behind_the_line_would_be_told_and_not_woken(
+    machine: str, waker_first: bool, tries: bool, is_lost: bool
+) -> None:
+    """The sender has two turns: one at any time, one that the waiter asks for. A try behind them hides the loss."""
+    sender = assembled(*GIVE, *turn(1), ("until", "asks", 1), *turn(2))
+    programs = (*enqueued(waker_first=waker_first, tries=tries), sender)
+    states, lost = explore(machine, programs, waits_beside_free_memory)
+    assert (lost > 0) == is_lost
+    assert states > 100
+
+
 def child(*, looks: bool) -> Programs:
     """forks.py, then blocks.pyx: row_runs() of a result, in the child that another thread's block does not reach."""
     guard: tuple[Step, ...] = (("load", "is_abandoned"), ("unless", "is_abandoned", 0, "end")) if looks else ()
