@@ -23,6 +23,7 @@ from kafkaprod.structs import INT32_MAX
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, four files and a descriptor
+MAX_PARTITIONS_OF_REQUEST = 10_000  # Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
 
 
 @dataclass(frozen=True, slots=True)

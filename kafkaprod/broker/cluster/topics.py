@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.topic_options import check_option
-from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST, MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.controller.quorum import METADATA_TOPIC
 from kafkaprod.broker.controller.wire import error_of
@@ -339,4 +339,13 @@ def check_count(partition_count: int) -> None:
     if not 1 <= partition_count <= MAX_PARTITIONS_OF_TOPIC:
         raise RequestRefusedError(
             ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are not in 1..{MAX_PARTITIONS_OF_TOPIC}."
+        )
+
+
+def check_total(added: int) -> None:
+    """Raise RequestRefusedError POLICY_VIOLATION if a request makes too many partitions, as Kafka's controller does."""
+    if added > MAX_PARTITIONS_OF_REQUEST:
+        raise RequestRefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"The request makes {added} partitions, more than {MAX_PARTITIONS_OF_REQUEST}: split it.",
         )

@@ -13,9 +13,12 @@ from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.forwarded_topics import failed_topic
+from kafkaprod.broker.cluster.topics import check_total
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 API = ApiKey.CREATE_TOPICS
 LANE = Lane.CONTROL
@@ -23,8 +26,18 @@ MAX_VERSION = 7
 
 
 def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
-    """Make each topic, or only check whether it could be made."""
+    """Make each topic, or only check whether it could be made; POLICY_VIOLATION if there are too many partitions."""
+    try:
+        check_total(sum(_partition_count(broker, topic) for topic in request.body.topics))
+    except BrokerError as error:
+        return CreateTopicsResponse(topics=[failed_topic(topic.name, error) for topic in request.body.topics])
     return broker.standing.create_topics(request.body, partial(refuse, request))
+
+
+def _partition_count(broker: Broker, topic: CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return broker.config.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
 
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:

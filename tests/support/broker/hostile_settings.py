@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.config_resources import GROUP
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -129,6 +130,7 @@ def large_offsets() -> bytes:
 
 
 def validated_topics() -> bytes:
-    """As many topics as a request may have, to be checked only; the answer shows the options of each."""
-    topics = [CreatableTopic(name=f"topic-{each}", num_partitions=1, replication_factor=1) for each in range(MANY)]
+    """As many topics as a request may make, to be checked only; the answer shows the options of each."""
+    count = MAX_PARTITIONS_OF_REQUEST
+    topics = [CreatableTopic(name=f"topic-{each}", num_partitions=1, replication_factor=1) for each in range(count)]
     return frame_of(CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True), 7)

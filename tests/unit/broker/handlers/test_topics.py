@@ -206,6 +206,19 @@ def test_topic_named_twice_is_not_created(box: BrokerWithoutSockets) -> None:
     assert create(box, topic("a"), topic("a"), topic("b")) == [("a", 42), ("a", 42), ("b", 0)]
 
 
+def test_one_request_makes_ten_thousand_partitions_at_most(box: BrokerWithoutSockets) -> None:
+    wanted = [topic("a", 5_001), topic("b", 5_000)]
+    assert create(box, *wanted, validate_only=True) == [("a", 44), ("b", 44)]
+    assert create(box, *wanted) == [("a", 44), ("b", 44)]
+    assert box.broker.topics.get("a") is None
+    create(box, topic("c"))
+    grown = [CreatePartitionsTopic(name=name, count=6_000) for name in (TOPIC, "c")]
+    answer = box.ask(CreatePartitionsRequest(topics=grown), CreatePartitionsResponse, 3)
+    assert [entry.error_code for entry in answer.results] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert "10000: split it" in str(answer.results[0].error_message)
+    assert create(box, topic("a", 5_000), topic("b", 5_000), validate_only=True) == [("a", 0), ("b", 0)]
+
+
 def test_validate_only_creates_nothing(box: BrokerWithoutSockets) -> None:
     assert create(box, topic("fresh"), validate_only=True) == [("fresh", 0)]
     assert box.broker.topics.get("fresh") is None
