@@ -27,6 +27,8 @@ from kafkaprod.structs import BytesLike
 
 MAX_FRAME_BYTES = 104_857_600  # 100 MiB, Kafka's default for socket.request.max.bytes
 
+FRAME_START = struct.Struct(">ih")
+"""Size and API key of a request."""
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhi")
 _FRAME_START = struct.Struct(">ihhi")
@@ -180,6 +182,11 @@ class FrameSplitter:
     def incomplete_bytes(self) -> int:
         """The number of bytes of an incomplete frame."""
         return len(self._pending)
+
+    @property
+    def incomplete_start(self) -> bytes:
+        """The first bytes of an incomplete frame: its size and an API key, if both are there."""
+        return bytes(self._pending[: FRAME_START.size])
 
     def feed(self, data: BytesLike) -> Iterator[memoryview]:
         """Take bytes; yield each frame they complete, without its size. A frame owns its memory and is writable.

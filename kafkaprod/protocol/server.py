@@ -26,6 +26,7 @@ from kafkaprod.errors import CorruptDataError, IllegalStateError, KafkaError, Un
 from kafkaprod.protocol.api_keys import API_KEYS, ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import (
+    FRAME_START,
     MAX_FRAME_BYTES,
     FrameSplitter,
     RequestHeader,
@@ -99,10 +100,17 @@ class ServerConnection:
     Args:
         versions: The versions the broker announces: API -> (lowest, highest). Must contain ApiVersions.
         max_frame_bytes: The largest request to accept.
+        max_other_bytes: The largest one without records: only those of Produce may be larger.
     """
 
-    def __init__(self, versions: Mapping[ApiKey, tuple[int, int]], max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self,
+        versions: Mapping[ApiKey, tuple[int, int]],
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_other_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
         self._versions = versions
+        self._max_other_bytes = max_other_bytes
         self._splitter = FrameSplitter(max_frame_bytes)
         self._events: list[ServerEvent] = []
         self._received_count = 0
@@ -141,6 +149,7 @@ class ServerConnection:
         try:
             for frame in self._splitter.feed(data):
                 self._on_frame(frame)
+            self._check_incomplete()
         except (CorruptDataError, UnsupportedVersionError) as error:
             self._is_refused = True
             # Without the frames that it went through: they hold the request, and are part of a cycle.
@@ -195,8 +204,21 @@ class ServerConnection:
         self._answers.clear()
         self._out.clear()
 
+    def _check_incomplete(self) -> None:
+        """Refuse a request that is too large before the rest of it comes."""
+        if self._splitter.incomplete_bytes >= FRAME_START.size:
+            self._check_size(*FRAME_START.unpack(self._splitter.incomplete_start))
+
+    def _check_size(self, size: int, api_key: int) -> None:
+        if size > self._max_other_bytes and api_key != ApiKey.PRODUCE:
+            name = API_KEYS[api_key].name if api_key in API_KEYS else f"API {api_key}"
+            raise CorruptDataError(
+                f"{name} request of {size} bytes exceeds {self._max_other_bytes}: only Produce requests may be larger"
+            )
+
     def _on_frame(self, frame: memoryview) -> None:
         api_key, version, correlation_id = read_request_start(frame)
+        self._check_size(len(frame), api_key)
         request_class = self._request_class(api_key, version)
         position = self._received_count
         self._received_count += 1

@@ -25,6 +25,7 @@ from kafkaprod.net.poller import READABLE, Poller
 from kafkaprod.net.tls_transport import TlsTransport
 from kafkaprod.net.transport import TcpTransport, Transport
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.frames import MAX_FRAME_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +172,7 @@ class Acceptors:
             host,
             broker.peer_api_versions if acceptor.is_peer else self._versions[has_login],
             limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes,
+            MAX_FRAME_BYTES if acceptor.is_peer else limits.max_other_request_bytes,
             Login(broker.credentials, config.sasl_oauthbearer) if has_login else None,
             acceptor.endpoint,
             self._clock.now_ms(),

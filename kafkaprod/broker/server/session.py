@@ -71,6 +71,7 @@ class Session:
         host: str,
         versions: Mapping[ApiKey, tuple[int, int]],
         max_frame_bytes: int,
+        max_other_bytes: int,
         login: Login | None,
         endpoint: Endpoint,
         now_ms: int,
@@ -96,7 +97,7 @@ class Session:
         self.has_output = False
         self.closes_after_answer = False
         self.send_limit_bytes: int | None = None
-        self._connection = ServerConnection(versions, max_frame_bytes)
+        self._connection = ServerConnection(versions, max_frame_bytes, max_other_bytes)
         self._ranges: deque[FileSlice] = deque()  # one for each stand-in that is not sent yet
         self._has_asked = False
 

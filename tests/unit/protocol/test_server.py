@@ -197,6 +197,26 @@ def test_damage_ends_the_connection(data: bytes) -> None:
     assert isinstance(refusal(connection), CorruptDataError)
 
 
+@pytest.mark.parametrize(("api", "is_refused"), [(ApiKey.HEARTBEAT, True), (ApiKey.PRODUCE, False)])
+def test_only_records_make_a_large_request(api: ApiKey, is_refused: bool) -> None:
+    frame = struct.pack(">ihhi", 1_001, api, 3, 1) + bytes(993)
+    for pieces in ([frame], [frame[:6], frame[6:]], [frame[:3], frame[3:5], frame[5:]]):
+        connection = ServerConnection({api: (3, 3)}, 2_000, 1_000)
+        events = []
+        for piece in pieces:
+            connection.receive_data(piece)
+            events += connection.events()
+            if events:
+                break
+        (event,) = events
+        assert isinstance(event, ConnectionRefused) is is_refused
+        if isinstance(event, ConnectionRefused):
+            assert "HEARTBEAT request of 1001 bytes exceeds 1000" in str(event.error)
+    begun = ServerConnection({api: (3, 3)}, 2_000, 1_000)
+    begun.receive_data(frame[:6])  # refused before the rest comes
+    assert bool(begun.events()) is is_refused
+
+
 def test_requests_before_the_damage_are_announced() -> None:
     connection = ServerConnection(VERSIONS)
     connection.receive_data(heartbeat(1) + b"\xff\xff\xff\xff")

@@ -79,7 +79,7 @@ def test_file_that_the_system_does_not_send_is_read_and_sent(
     records = FileSlice(open_for_read(str(tmp_path / "records")), 2, 5)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        session = Session(TcpTransport(ours), "host", {}, 1_000, None, Endpoint("host", 1), 0)
+        session = Session(TcpTransport(ours), "host", {}, 1_000, 1_000, None, Endpoint("host", 1), 0)
         assert session._send_file(records, 2, 5) == 5
         assert theirs.recv(100) == b"23456"
         with pytest.raises(ConnectionAbortedError, match="was truncated"):
