@@ -40,6 +40,7 @@ from kafkaprod.structs import BytesLike
 logger = logging.getLogger(__name__)
 
 _LARGE_BODY_BYTES = 64 * 1024
+_SHORT_BODY_BYTES = 4 * 1024
 _REFUSED_LOGIN_DELAY_MS = 100  # connection.failed.authentication.delay.ms
 
 
@@ -50,8 +51,8 @@ class Loop(Protocol):
         """Have a call made by the loop; thread-safe."""
         ...
 
-    def submit_control(self, call_later: Callable[[], None]) -> None:
-        """Have a call made by the control thread."""
+    def submit_control(self, call_later: Callable[[], None], *, may_be_long: bool = False) -> None:
+        """Have a call made by the control thread; one that may be long, behind those that are not."""
         ...
 
     def call_after(self, delay_ms: int, call_later: Callable[[], None]) -> None:
@@ -117,7 +118,8 @@ class Dispatcher:
         if self._broker.standing.leaders_move and _is_abandoned(session, body):
             self._loop.close_session(session)
             return
-        if received.body.nbytes > _LARGE_BODY_BYTES:
+        body_bytes = received.body.nbytes
+        if body_bytes > _LARGE_BODY_BYTES:
             # The decoded request keeps what it needs; one that waits for long must not keep the rest.
             session.in_progress_bytes = received.body.nbytes
             received = replace(received, body=memoryview(b""))
@@ -138,7 +140,10 @@ class Dispatcher:
         if exchange.handler.LANE is Lane.DATA:
             self._handle(exchange, lambda ready: self._finish(exchange, ready))
         else:
-            self._loop.submit_control(lambda: self._handle(exchange, lambda ready: self._pass_on(exchange, ready)))
+            self._loop.submit_control(
+                lambda: self._handle(exchange, lambda ready: self._pass_on(exchange, ready)),
+                may_be_long=body_bytes > _SHORT_BODY_BYTES,
+            )
 
     def _replace(self, exchange: _Exchange, fault: Fault) -> bool:
         """Do what a fault does instead of handling the request; False if it only changes the answer."""

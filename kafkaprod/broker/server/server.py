@@ -142,9 +142,9 @@ class BrokerServer:
         self._posted.append(call_later)
         self._poller.wakeup()
 
-    def submit_control(self, call_later: Callable[[], None]) -> None:
+    def submit_control(self, call_later: Callable[[], None], *, may_be_long: bool = False) -> None:
         """Have a call made by the control thread. Thread-safe."""
-        self._control.submit(call_later)
+        self._control.submit(call_later, may_be_long=may_be_long)
 
     def call_after(self, delay_ms: int, call_later: Callable[[], None]) -> None:
         """Have a call made by the event loop, later."""

@@ -1,6 +1,7 @@
 """The embedded broker's process, which notes how much CPU time its longest turn takes and what it answered there.
 
-CPU time of the loop's thread, unlike what a client waits, does not depend on what else the machine does.
+The same for the longest step of its control thread. CPU time of one thread, unlike what a client waits, does not depend
+on what else the machine does.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.embedding import child, embedded
 from kafkaprod.broker.server.dispatcher import Dispatcher
 from kafkaprod.broker.server.server import BrokerServer
@@ -52,7 +54,47 @@ def longest_turn(path: Path) -> LongestTurn:
     return LongestTurn(cpu_s, tuple(apis))
 
 
+def longest_step_s(path: Path) -> float:
+    """Return the CPU time of the control thread's longest step until now, in seconds."""
+    return float(_steps_of(path).read_text())
+
+
+def _steps_of(path: Path) -> Path:
+    return path.with_suffix(".control")
+
+
+def _write(path: Path, text: str) -> None:
+    written = path.with_name(path.name + ".new")
+    written.write_text(text)
+    written.replace(path)
+
+
 def _measure(path: Path) -> None:
+    _measure_turns(path)
+    _measure_steps(_steps_of(path))
+
+
+def _measure_steps(path: Path) -> None:
+    submit = ControlThread.submit
+    longest_s = 0.0
+    _write(path, "0")
+
+    def measured_submit(self: ControlThread, call: Callable[[], None], *, may_be_long: bool = False) -> None:
+        def measured_call() -> None:
+            nonlocal longest_s
+            began_s = time.thread_time()
+            call()
+            used_s = time.thread_time() - began_s
+            if used_s > longest_s:
+                longest_s = used_s
+                _write(path, str(used_s))
+
+        submit(self, measured_call, may_be_long=may_be_long)
+
+    ControlThread.submit = measured_submit  # type: ignore[method-assign]
+
+
+def _measure_turns(path: Path) -> None:
     turn, begin_next = BrokerServer._turn, Dispatcher.begin_next
     longest_s, seen = 0.0, list[str]()
 
@@ -68,9 +110,7 @@ def _measure(path: Path) -> None:
         used_s = time.thread_time() - began_s
         if used_s > longest_s:
             longest_s = used_s
-            written = path.with_suffix(".new")
-            written.write_text(json.dumps([used_s, seen]))
-            written.replace(path)
+            _write(path, json.dumps([used_s, seen]))
 
     Dispatcher.begin_next = measured_begin  # type: ignore[method-assign]
     BrokerServer._turn = measured_turn  # type: ignore[method-assign]
