@@ -30,7 +30,7 @@ IMPORTS_APART = {
     "kafkaprod/__init__.py": "the user's own import, which an exception ends as any other",
     "kafkaprod/aio.py": "on a thread for the call",
     "kafkaprod/compat/originals.py": "while a compat module is imported",
-    "kafkaprod/compression.py": "engine/engine.py calls make_codec apart",
+    "kafkaprod/compression/__init__.py": "engine/engine.py calls make_codec apart",
     "kafkaprod/engine/wiring.py": "connection_settings calls it apart",
     "kafkaprod/hooks/chain.py": "NumPy: intake/blocks.py has imported it",
     "kafkaprod/hooks/partitioners.py": "NumPy: intake/blocks.py has imported it",

@@ -34,13 +34,14 @@ from kafkaprod.broker.storage.format.batch_header import (
 )
 from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
 from kafkaprod.broker.storage.format.records import MAX_PLAIN_BYTES, open_batch
-from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress, make_codec
+from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress, is_slow, make_codec
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 _MAX_CODEC = max(CODEC_IDS.values())
 _PLAIN_RATIO = 32
 _LEAST_PLAIN_BYTES = 16 * 1024 * 1024
+_MAX_SLOW_BYTES_NOW = 32 * 1024
 _FAULT_TEXTS = {
     KEYLESS: "a compacted topic needs a key",
     MISTIMED: "timestamp is outside the topic's range, or claims LogAppendTime",
@@ -78,6 +79,8 @@ def validate_client_batch(
         RecordsRefusedError: A rule is broken; only a batch that passed all of them is changed.
     """
     header = _check_header(data, config)
+    if max_bytes_now is not None and is_slow(header.codec):
+        max_bytes_now = min(max_bytes_now, _MAX_SLOW_BYTES_NOW)
     if max_bytes_now is not None and len(data) > max_bytes_now:
         raise LargeBatchError
     scan = _scan(data, header, config, now_ms, max_bytes_now)
@@ -179,7 +182,7 @@ def _transcode(data: memoryview, header: BatchHeader, config: LogConfig) -> Vali
     if header.codec:
         section = decompress(header.codec, section, max_plain_bytes(config))
     wanted = config.compression_type
-    codec = None if wanted == "uncompressed" else make_codec(wanted)
+    codec = None if wanted == "uncompressed" else make_codec(wanted, may_be_slow=True)
     encoded = bytearray(HEADER_BYTES) + (codec.compress([section]) if codec else section)
     attributes = header.attributes & ~CODEC_MASK | (codec.codec_id if codec else 0)
     header = header._replace(attributes=attributes, batch_length=len(encoded) - OVERHEAD_BYTES)

@@ -275,7 +275,7 @@ def _empty_batch(header: BatchHeader) -> bytearray:
 
 
 def _rebuilt(header: BatchHeader, section: bytearray) -> bytearray:
-    codec = make_codec(CODEC_NAMES[header.codec])
+    codec = make_codec(CODEC_NAMES[header.codec], may_be_slow=True)
     batch = bytearray(HEADER_BYTES) + (codec.compress([section]) if codec else section)
     seal_header(memoryview(batch), header._replace(batch_length=len(batch) - OVERHEAD_BYTES))
     return batch

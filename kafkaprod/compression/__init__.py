@@ -1,4 +1,4 @@
-"""The five codecs of record batches: none, gzip, snappy, lz4, zstd. A leaf; called once per batch by the sender.
+"""The five codecs of record batches: none, gzip, snappy, lz4, zstd. Called once per batch by the sender.
 
 Every library here is loaded with its first codec and releases the GIL while it works. Compressor objects that are not
 thread-safe are kept per thread.
@@ -7,9 +7,11 @@ thread-safe are kept per thread.
 |--------|----|---------------|--------------------------------------------------------------------------|
 | none   | 0  |               | records as they are                                                      |
 | gzip   | 1  | -1, 1..9      | RFC 1952; isal for levels -1, 1 and 2 where it is installed              |
-| snappy | 2  |               | xerial stream, 32 KiB blocks                                             |
+| snappy | 2  |               | xerial stream, 32 KiB blocks; `snappy_blocks` for who may be slow        |
 | lz4    | 3  | 1..17, 9=fast | LZ4 frame, independent 64 KiB blocks, no checksums: what Java can read   |
 | zstd   | 4  | -131072..22   | one frame                                                                |
+
+snappy_blocks   snappy in Python
 
 Source: KIP-390, KIP-110; org.apache.kafka.common.compress.
 """
@@ -21,6 +23,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -80,12 +83,18 @@ class Codec(NamedTuple):
     compress: Callable[[Sequence[BytesLike]], bytes]
 
 
-def make_codec(name: str, level: int | None = None) -> Codec | None:
+def is_slow(codec_id: int) -> bool:
+    """Whether a codec's library is not installed: in Python it takes a hundred times as long, and holds the GIL."""
+    return CODEC_NAMES.get(codec_id) == "snappy" and _snappy().__name__ == "kafkaprod.compression.snappy_blocks"
+
+
+def make_codec(name: str, level: int | None = None, *, may_be_slow: bool = False) -> Codec | None:
     """Return the codec called `name`, None for "none".
 
     Args:
         name: None, gzip, snappy, lz4 or zstd.
         level: The codec's level, None for its default.
+        may_be_slow: Without the library for it, compress in Python.
 
     Raises:
         ConfigError: Unknown name, level out of range, or the library for it is not installed.
@@ -101,6 +110,8 @@ def make_codec(name: str, level: int | None = None) -> Codec | None:
         level = None
     if name == "none":
         return None
+    if not may_be_slow and is_slow(CODEC_IDS[name]):
+        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'")
     makers: dict[str, Callable[[int], Callable[[Sequence[BytesLike]], bytes]]] = {
         "gzip": _gzip_compressor,
         "snappy": _snappy_compressor,
@@ -123,7 +134,6 @@ def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
     Raises:
         CorruptDataError: Unknown codec, damaged or cut data, bytes after the last frame, too many frames, or more than
             `limit` bytes (`ExpansionError`).
-        ConfigError: The library for the codec is not installed.
     """
     decompressors = {1: _decompress_gzip, 2: _decompress_snappy, 3: _decompress_lz4, 4: _decompress_zstd}
     function = decompressors.get(codec_id)
@@ -131,8 +141,6 @@ def decompress(codec_id: int, data: BytesLike, limit: int) -> bytearray:
         raise CorruptDataError(f"unknown compression codec id {codec_id}")
     try:
         return function(data, limit)
-    except ConfigError:
-        raise
     except ExpansionError as error:
         raise ExpansionError(_damaged(codec_id, data, error)) from error
     except Exception as error:  # each library has its own exception type, cramjam's is not even public
@@ -158,11 +166,13 @@ def _gzip_compressor(level: int) -> Callable[[Sequence[BytesLike]], bytes]:
     return compress
 
 
+@cache
 def _snappy() -> Any:
+    """Return cramjam's functions, or their likes in Python."""
     try:
         return import_module("cramjam").snappy
     except ImportError:
-        raise ConfigError("snappy needs the package cramjam: pip install 'kafkaprod[snappy]'") from None
+        return import_module("kafkaprod.compression.snappy_blocks")
 
 
 def _snappy_compressor(_: int) -> Callable[[Sequence[BytesLike]], bytes]:
