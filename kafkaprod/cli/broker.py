@@ -9,12 +9,12 @@ import signal
 import ssl
 import sys
 import tempfile
-import time
 
 from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.listeners import parse_listeners
+from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
@@ -22,7 +22,6 @@ from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
 
-_LOG_INTERVAL_S = 1.0
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _OPTION_HELP = (
@@ -106,8 +105,8 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     config = with_options(config, dict(map(_parse_option, options.option)))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(OneLineASecond())
     logging.getLogger("kafkaprod").handlers = [handler]
+    keep_calm(logging.getLogger("kafkaprod"))
     prepare_process()
     server = BrokerServer(config)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -124,26 +123,6 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         flush=True,
     )
     return 0 if server.run() else 1
-
-
-class OneLineASecond(logging.Filter):
-    """Lets one record a second pass and counts those it held back; critical ones always pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._next_s = 0.0
-        self._held_count = 0
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether this record is printed."""
-        now_s = time.monotonic()
-        if now_s < self._next_s and record.levelno < logging.CRITICAL:
-            self._held_count += 1
-            return False
-        if self._held_count:
-            record.msg = f"{record.msg} ({self._held_count} more lines not shown)"
-        self._next_s, self._held_count = now_s + _LOG_INTERVAL_S, 0
-        return True
 
 
 def _parse_topic(text: str) -> tuple[str, int]:

@@ -241,8 +241,13 @@ class ServerConnection:
                 return request_class
             if api is ApiKey.API_VERSIONS:
                 return None
-        name = f"API {api_key}" if api is None else api.name
-        raise UnsupportedVersionError(f"{name} version {version} is not among those this broker announces")
+        if api is None:
+            raise UnsupportedVersionError(f"API {api_key} version {version} is not among those this broker announces")
+        (lowest, highest), (first, last) = self._versions[api], REQUESTS[api].versions
+        raise UnsupportedVersionError(
+            f"{api.name} version {version} is not among those this broker takes: {max(lowest, first)} to "
+            f"{min(highest, last)}"
+        )
 
     def _refusal_of_api_versions(self) -> ApiVersionsResponse:
         lowest, highest = self._versions[ApiKey.API_VERSIONS]

@@ -36,6 +36,7 @@ own_topics              the topics of a broker alone
 own_controller          the controller of a broker alone, which is a cluster of one
 standing                a broker's standing in its cluster: what one alone does by itself
 topics                  the topics that a broker knows: the metadata image as the table that handlers read
+option_texts            what each option means, in a sentence
 topic_options           the options of topics: their types, bounds and the broker's options that hold their defaults
 option_types            types of options: what a value may be
 """

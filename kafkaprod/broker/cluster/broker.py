@@ -66,6 +66,7 @@ class Broker:
         api_versions: What ApiVersions announces; set by the router.
         peer_api_versions: What it announces to other processes of the cluster.
         post: Has a call made by the event loop, from any thread; set by the server.
+        on_options: Called on the control thread after clients have changed options.
         standing: What it does by itself, and what with the others of its cluster.
     """
 
@@ -113,6 +114,7 @@ class Broker:
         self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
+        self.on_options: Callable[[], None] = lambda: None
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
         self.standing = make_standing(self)
         self.settings = ReplicatedSettings()
@@ -195,6 +197,7 @@ class Broker:
             self.config = config
             self.topics.set_defaults(config.log)
             self.groups.set_config(config.groups)
+            self.on_options()
 
     def _effective_config(self, options: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         own = options.get(str(self._given_config.node_id), {})

@@ -81,6 +81,7 @@ class Entry(NamedTuple):
     """One option as DescribeConfigs shows it.
 
     Attributes:
+        name: Its name; `option_texts` says what it means.
         source: Where the value comes from.
         kind: Number of its type.
         synonyms: (name, value, source) of all places that could set it and do, the one that counts first.
@@ -235,7 +236,7 @@ def _stored_entry(stored: _Stored, name: str, default: str, own: str | None) -> 
 def _describe_topic(broker: Broker, values: Mapping[str, str]) -> list[Entry]:
     return [
         _topic_entry(broker, name, default, values.get(name))
-        for name, default in sorted(topic_options.default_values(broker.config.log).items())
+        for name, default in sorted(topic_options.default_values(broker.config.log, broker.config.options).items())
     ]
 
 
@@ -244,7 +245,6 @@ def _topic_entry(broker: Broker, name: str, default: str, value: str | None) -> 
     source = DEFAULT_SOURCE
     if name in BROKER_NAMES:
         broker_name = BROKER_NAMES[name]
-        default = broker.config.options.get(broker_name, default)
         source = _broker_source(broker, broker_name, default)
         synonyms.append((broker_name, default, source))
     kind = topic_options.TOPIC_OPTIONS[name].kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
-from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE
+from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE, default_values
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import BrokerError
@@ -150,15 +150,17 @@ def check_topic(broker: Broker, wanted: CreatableTopic) -> CreatableTopicResult:
         name=wanted.name,
         num_partitions=count,
         replication_factor=factor,
-        configs=_described(config, frozenset(properties.items())),
+        configs=_described(config, frozenset(properties.items()), frozenset(broker.config.options.items())),
     )
 
 
 @lru_cache(maxsize=8)  # the topics of a request often have the same options, which take 5 KiB to describe
-def _described(config: LogConfig, options: frozenset[tuple[str, str]]) -> list[CreatableTopicConfigs]:
-    """Return the options of a topic as the answer shows them; not to be changed."""
+def _described(
+    config: LogConfig, options: frozenset[tuple[str, str]], of_broker: frozenset[tuple[str, str]]
+) -> list[CreatableTopicConfigs]:
+    """Return all options of a topic as the answer shows them; not to be changed."""
     properties = dict(options)
-    values = {**config.to_properties(), **properties}
+    values = {**default_values(config, dict(of_broker)), **properties}
     return [
         CreatableTopicConfigs(
             name=name, value=value, config_source=TOPIC_SOURCE if name in properties else DEFAULT_SOURCE

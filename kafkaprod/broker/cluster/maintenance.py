@@ -35,6 +35,8 @@ class Maintenance:
         self._submit_control = submit_control
         self._timers = Timers()
         self._stop = threading.Event()
+        self._pause_changed = threading.Event()
+        broker.on_options = self._pause_changed.set
         self._thread = threading.Thread(target=self._run, name="kafkaprod-broker-maintenance", daemon=True)
         self._cleaner = threading.Thread(target=self._compact, name="kafkaprod-broker-cleaner", daemon=True)
         self._started_ms = broker.clock.wall_ms()
@@ -55,6 +57,7 @@ class Maintenance:
     def stop(self) -> None:
         """End; waits for what runs now. A compaction stops at the next batch."""
         self._stop.set()
+        self._pause_changed.set()
         self._thread.join()
         if self._cleaner.ident is not None:
             self._cleaner.join()
@@ -78,12 +81,23 @@ class Maintenance:
                 self._timers.run(clock.now_ms())
 
     def _compact(self) -> None:
-        backoff_ms = self._broker.config.log_cleaner_backoff_ms
-        while not self._stop.wait(backoff_ms / 1000):
+        while self._await_backoff():
             try:
                 self._broker.log_dir.compact(self._stop.is_set)
             except (KafkaError, OSError):
+                backoff_ms = self._broker.config.log_cleaner_backoff_ms
                 logger.exception("compaction failed and will be tried again in %d ms", backoff_ms)
+
+    def _await_backoff(self) -> bool:
+        """Wait for the cleaner's turn, by the pause of now; return False at the end."""
+        began_ms = self._broker.clock.now_ms()
+        while not self._stop.is_set():
+            left_ms = began_ms + self._broker.config.log_cleaner_backoff_ms - self._broker.clock.now_ms()
+            if left_ms <= 0:
+                return True
+            self._pause_changed.wait(left_ms / 1000)
+            self._pause_changed.clear()
+        return False
 
     def _retain(self) -> None:
         log_dir = self._broker.log_dir

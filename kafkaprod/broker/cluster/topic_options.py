@@ -117,6 +117,12 @@ def check_option(name: str, text: str) -> None:
     option.check(name, text)
 
 
-def default_values(config: LogConfig) -> dict[str, str]:
-    """Return the options every topic has, with the broker's values."""
-    return {**UNUSED_DEFAULTS, **config.to_properties()}
+def default_values(config: LogConfig, of_broker: Mapping[str, str]) -> dict[str, str]:
+    """Return the options every topic has.
+
+    Args:
+        config: Those that the log uses.
+        of_broker: Broker options that were set, under the broker's names, for the others.
+    """
+    unused = {name: of_broker.get(BROKER_NAMES.get(name, ""), value) for name, value in UNUSED_DEFAULTS.items()}
+    return {**unused, **config.to_properties()}

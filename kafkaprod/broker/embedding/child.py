@@ -31,6 +31,7 @@ from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConf
 from kafkaprod.broker.embedding.commands import Command, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.listeners import parse_listeners
+from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
@@ -47,6 +48,7 @@ _ORPHAN_S = 1.0
 def main() -> int:
     """Run a broker with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded broker: %(levelname)s %(message)s")
+    keep_calm(logging.getLogger())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
     prepare_process()
     lines = JsonLines(sys.stdin, sys.stdout)

@@ -32,6 +32,7 @@ from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.embedding.patience import Patience
 from kafkaprod.broker.listeners import bind_error
 from kafkaprod.broker.peers.rules import CONTROLLER
+from kafkaprod.broker.server.calm_log import keep_calm
 
 logger = logging.getLogger(__name__)
 
@@ -340,6 +341,7 @@ class ProcessHost:
 def main() -> int:
     """Run a host with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded cluster: %(process)d %(levelname)s %(message)s")
+    keep_calm(logging.getLogger())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
     lines, parent_pid = JsonLines(sys.stdin, sys.stdout), os.getppid()
     options = lines.receive()

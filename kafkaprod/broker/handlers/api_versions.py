@@ -2,7 +2,8 @@
 
 An unknown version is answered before it comes here, with UNSUPPORTED_VERSION in the encoding of version 0 (KIP-511).
 Features: `transaction.version`, from level 2 on clients use the second version of the transaction protocol;
-`group.version`, at level 1 groups of the consumer protocol (KIP-848).
+`group.version`, at level 1 groups of the consumer protocol (KIP-848). Their epoch is the offset of the metadata, which
+grows with each start: clients keep the levels of the highest epoch that they have seen.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ API = ApiKey.API_VERSIONS
 LANE = Lane.DATA
 MAX_VERSION = 4
 
-_FEATURES_EPOCH = 1
 _FIRST_VERSION_WITH_LEVEL_0 = 4
 _LOGIN_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -49,7 +49,7 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=level) for name, level in highest.items()
         ],
-        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features_epoch=max(broker.image.end_offset - 1, 0),
         # A feature at level 0 is not listed.
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)

@@ -1,6 +1,6 @@
 """DescribeConfigs (32): the options of resources, their values and where those come from.
 
-3    types
+3    types, and what options mean
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster import acls, config_resources
 from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.option_texts import text_of
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -44,7 +45,7 @@ def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> Steps[Describ
     for resource in asked.values():
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
-            result.configs = _describe(broker, resource, with_synonyms=body.include_synonyms)
+            result.configs = _describe(broker, resource, body)
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
@@ -53,7 +54,7 @@ def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> Steps[Describ
 
 
 def _describe(
-    broker: Broker, resource: DescribeConfigsResource, *, with_synonyms: bool
+    broker: Broker, resource: DescribeConfigsResource, body: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
     wanted = resource.configuration_keys
     return [
@@ -63,9 +64,10 @@ def _describe(
             read_only=entry.is_read_only,
             config_source=entry.source,
             config_type=entry.kind,
+            documentation=text_of(entry.name) if body.include_documentation else None,
             synonyms=[
                 DescribeConfigsSynonym(name=name, value=value, source=source)
-                for name, value, source in (entry.synonyms if with_synonyms else [])
+                for name, value, source in (entry.synonyms if body.include_synonyms else [])
             ],
         )
         for entry in config_resources.describe(broker, resource.resource_type, resource.resource_name)

@@ -8,5 +8,6 @@ dispatcher   what happens to one request between its arrival and its answer: log
 read_budget  how much of unfinished requests the broker holds in memory
 router       API key -> handler: what is announced, where it runs, and what happens when it fails
 session      one client's connection: its socket, its protocol state, its requests in line
+calm_log     keeps what clients can cause from filling the log
 tls          the broker's side of TLS as an `ssl.SSLContext`
 """

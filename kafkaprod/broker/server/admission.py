@@ -8,7 +8,7 @@ So a flood of connections that never log in cannot keep out those who do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kafkaprod.broker.config import Limits
@@ -33,12 +33,22 @@ class AdmissionDecision:
 class Admission:
     """The open connections of a broker."""
 
-    def __init__(self, limits: Limits, has_login: bool) -> None:
-        self._limits = limits
+    def __init__(self, limits: Callable[[], Limits], has_login: bool) -> None:
+        """Admit none yet.
+
+        Args:
+            limits: Returns those of now; clients may change them.
+            has_login: Whether clients have to log in.
+        """
+        self._limits_of_now = limits
         self._has_login = has_login
         self._sessions: dict[int, Session] = {}  # in the order of accept
         self._strangers: dict[Session, None] = {}  # in the order of accept, too
         self._by_host: Counter[str] = Counter()
+
+    @property
+    def _limits(self) -> Limits:
+        return self._limits_of_now()
 
     def __len__(self) -> int:
         return len(self._sessions)

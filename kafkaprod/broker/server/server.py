@@ -72,7 +72,7 @@ class BrokerServer:
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
         self._is_stopping = False
         self._has_crashed = False
-        self._admission = Admission(config.limits, has_login)
+        self._admission = Admission(lambda: self.broker.config.limits, has_login)
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
         self._paused: set[Session] = set()  # wait for memory
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress

@@ -59,7 +59,7 @@ def test_values_that_kafka_takes_are_taken(name: str, value: str) -> None:
 
 
 def test_every_option_has_a_default_that_it_may_have() -> None:
-    defaults = default_values(LogConfig())
+    defaults = default_values(LogConfig(), {})
     assert defaults.keys() == TOPIC_OPTIONS.keys()
     assert not UNUSED_DEFAULTS.keys() & LogConfig().to_properties().keys()
     assert BROKER_NAMES.keys() <= TOPIC_OPTIONS.keys()

@@ -15,6 +15,12 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_configs, describe_configs, list_config_resources
 from kafkaprod.protocol.messages import incremental_alter_configs as incremental
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tests.support.broker.broker_requests import TOPIC, produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import make_batch
@@ -92,7 +98,7 @@ def test_options_without_a_use_here_are_checked_and_kept(box: BrokerWithoutSocke
     [
         (BROKER, "7", "message.max.bytes", "1", ErrorCode.INVALID_REQUEST),
         (BROKER, "0", "num.partitions", "0", ErrorCode.INVALID_CONFIG),
-        (BROKER, "0", "max.connections", "5", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "fetch.max.bytes", "5000", ErrorCode.INVALID_REQUEST),
         (BROKER, "0", "node.id", "5", ErrorCode.INVALID_REQUEST),
         (BROKER, "0", "no.such.option", "5", ErrorCode.INVALID_CONFIG),
         (LOGGER, "0", "kafka", "DEBUG", ErrorCode.INVALID_REQUEST),
@@ -233,3 +239,51 @@ def test_subscriptions_of_metrics_are_bounded(box: BrokerWithoutSockets, monkeyp
     assert alter(box, METRICS, "one", ("metrics", DELETE, None)) == 0
     assert alter(box, METRICS, "three", ("metrics", SET, ",".join("a" * 201))) == ErrorCode.INVALID_CONFIG
     assert alter(box, METRICS, "three", ("metrics", SET, "a.")) == 0
+
+
+def test_every_option_says_what_it_means_where_clients_want_it(box: BrokerWithoutSockets) -> None:
+    replace_all(box, BROKER, "", {"log.retention.ms": "7"})
+    resources = [
+        describe_configs.DescribeConfigsResource(resource_type=kind, resource_name=name)
+        for kind, name in ((TOPIC_TYPE, TOPIC), (BROKER, "0"), (BROKER, ""), (GROUP, "g"), (METRICS, "m"))
+    ]
+    for wanted in (True, False):
+        request = describe_configs.DescribeConfigsRequest(resources=resources, include_documentation=wanted)
+        results = box.ask(request, describe_configs.DescribeConfigsResponse, 4).results
+        texts = [(entry.name, entry.documentation) for result in results for entry in result.configs]
+        assert len(texts) > 100
+        assert [name for name, text in texts if (text is not None) is not wanted] == []
+
+
+def test_a_topic_is_created_with_all_options_that_are_described(tmp_path: Path) -> None:
+    given = with_options(BrokerConfig(data_dir=""), {"log.preallocate": "true", "log.retention.ms": "77"})
+    box = BrokerWithoutSockets(tmp_path, log=given.log, options=given.options)
+    wanted = CreatableTopic(
+        name="made",
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name="segment.ms", value="88"), CreatableTopicConfig(name="flush.ms", value="9")],
+    )
+    (made,) = box.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse, 7).topics
+    entries = described(box, TOPIC_TYPE, "made")
+    assert {entry.name: entry.value for entry in made.configs} == {name: entry.value for name, entry in entries.items()}
+    assert {"preallocate": "true", "retention.ms": "77", "segment.ms": "88", "flush.ms": "9"}.items() <= {
+        entry.name: entry.value for entry in made.configs
+    }.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("log.cleaner.backoff.ms", 15_001), ("max.connections", 7), ("max.connections.per.ip", 3)]
+)
+def test_options_that_kafka_changes_while_it_runs_are_changed(box: BrokerWithoutSockets, name: str, value: int) -> None:
+    changes = []
+    box.broker.on_options = lambda: changes.append(name)
+    assert alter(box, BROKER, "0", (name, SET, str(value))) == 0
+    config = box.broker.config
+    used = {
+        "log.cleaner.backoff.ms": config.log_cleaner_backoff_ms,
+        "max.connections": config.limits.max_connections,
+        "max.connections.per.ip": config.limits.max_connections_per_ip,
+    }
+    assert used[name] == value
+    assert changes == [name]

@@ -303,8 +303,19 @@ def test_api_versions_names_the_level(tmp_path: Path, level: int, finalized: lis
         ]
         levels = [key for key in answer.finalized_features if key.name == "transaction.version"]
         assert [(key.min_version_level, key.max_version_level) for key in levels] == finalized
-        assert answer.finalized_features_epoch == 1
+        assert answer.finalized_features_epoch == box.broker.image.end_offset - 1
     box.broker.close()
+
+
+def test_a_level_that_changes_with_a_restart_has_a_higher_epoch(tmp_path: Path) -> None:
+    """Clients keep the levels of the highest epoch that they have seen."""
+    epochs = []
+    request = ApiVersionsRequest(client_software_name="kafkaprod", client_software_version="1")
+    for level in (2, 1, 2):
+        box = BrokerWithoutSockets(tmp_path, transactions=TransactionConfig(version=level))
+        epochs.append(box.ask(request, ApiVersionsResponse, 4).finalized_features_epoch)
+        box.broker.close()
+    assert epochs == sorted(set(epochs))
 
 
 @pytest.mark.parametrize(
