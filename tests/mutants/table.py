@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.table_of_edges import EDGES
+from tests.mutants.table_of_silence import SILENT
 
 MUTANTS = [
     # -- batches, drain, settlement ------------------------------------------------------------------------------------
@@ -254,4 +255,5 @@ MUTANTS = [
         ("tests/unit/broker/metadata",),
     ),
     *EDGES,
+    *SILENT,
 ]

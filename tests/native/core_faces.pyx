@@ -5,6 +5,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kafkaprod._core.machine.clock cimport monotonic_us
+from kafkaprod._core.machine.lock cimport publish32
+from kafkaprod._core.machine.waking cimport Wakeup
 from kafkaprod._core.queues.buffer_pool cimport BufferPool
 from kafkaprod._core.queues.slabs cimport SLAB_OWNED, Slab
 from kafkaprod._core.queues.waiting_line cimport Account
@@ -35,6 +37,14 @@ cdef const char *_start(const unsigned char[::1] data) noexcept:
 def read_monotonic_us():
     """Return the core's monotonic time in microseconds."""
     return monotonic_us()
+
+
+def take_wakeup(Wakeup wakeup not None, int[::1] has_begun not None):
+    """Take a wake-up without the GIL, as the poller does; note when it begins."""
+    cdef int *begun = &has_begun[0]
+    with nogil:
+        publish32(begun, 1)
+        wakeup.take()
 
 
 def hash_key(const unsigned char[::1] key not None):

@@ -23,6 +23,7 @@ float_text: Callable[[float], str] = _built.float_text
 float32_text: Callable[[float], str] = _built.float32_text
 decimal_text: Callable[[bytes, int], str] = _built.decimal_text
 read_monotonic_us: Callable[[], int] = _built.read_monotonic_us
+take_wakeup: Callable[[Any, Buffer], None] = _built.take_wakeup
 SlabLease: Any = _built.SlabLease
 
 Headers = Mapping[str, Buffer | None] | Iterable[tuple[str, Buffer | None]] | None

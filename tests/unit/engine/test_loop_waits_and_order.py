@@ -18,6 +18,7 @@ from kafkaprod.errors import (
     ConnectionLostError,
     CorruptDataError,
     DeliveryTimeoutError,
+    KafkaError,
     OutOfOrderSequenceError,
     UnsupportedVersionError,
 )
@@ -43,6 +44,20 @@ def sequence(sent: Sent) -> int:
 def epoch(sent: Sent) -> int:
     (ref,) = sent.produce.refs()
     return int(ref.producer[1])
+
+
+def in_one_request(rig: Rig) -> tuple[list[Any], Sent]:
+    """Send a record to each of two partitions in one request."""
+    futures = [rig.send(partition=partition) for partition in (0, 1)]
+    rig.turn()
+    (sent,) = rig.produce_requests
+    return futures, sent
+
+
+def answer_some(rig: Rig, sent: Sent, codes: dict[int, int]) -> None:
+    """Answer some of the partitions."""
+    parts = [PartitionProduceResponse(index=index, error_code=code, base_offset=7) for index, code in codes.items()]
+    rig.answer_topics(sent, {TOPIC: parts})
 
 
 def acknowledged_once(rig: Rig, partition: int = 0) -> None:
@@ -288,6 +303,50 @@ class TestContradictions:
         assert not rig.produce_requests
         assert isinstance(future.exception(0), DeliveryTimeoutError)
         assert rig.accumulator.pool.in_use == 0
+
+
+class TestPartsLeftOut:
+    """An answer that leaves a batch out says nothing of it: it may be in the log."""
+
+    def test_batch_that_is_left_out_and_expires_may_have_been_written(self) -> None:
+        rig = Rig(topics={TOPIC: (1, 1)}, delivery_timeout_ms=1000, retry_backoff_ms=5000, retry_backoff_max_ms=5000)
+        (written, left_out), sent = in_one_request(rig)
+        answer_some(rig, sent, {0: 0})
+        rig.turn()
+        assert written.result(0).offset == 7
+        assert not left_out.done()
+        rig.turn(1000)
+        error = left_out.exception(0)
+        assert isinstance(error, DeliveryTimeoutError)
+        assert error.possibly_persisted
+
+    @pytest.mark.parametrize("others", [{0: 0}, {0: NOT_ENOUGH_REPLICAS}, {}], ids=["written", "refused", "none"])
+    def test_batch_that_is_left_out_keeps_its_number(self, others: dict[int, int]) -> None:
+        rig = Rig(topics={TOPIC: (1, 1)}, enable_idempotence=True)
+        for partition in (0, 1):
+            acknowledged_once(rig, partition)
+        _, sent = in_one_request(rig)
+        before = {(ref.topic, ref.partition): ref.producer for ref in sent.produce.refs()}
+        answer_some(rig, sent, others)
+        rig.turn()
+        rig.turn(1000)
+        again = [ref for each in rig.produce_requests for ref in each.produce.refs() if ref.partition == 1]
+        assert [ref.producer for ref in again] == [before[TOPIC, 1]]
+        assert [ref.maybe_persisted for ref in again] == [True]
+
+    @pytest.mark.parametrize(
+        ("codes", "may_be_written"), [({0: 0}, True), ({}, True), ({0: 0, 1: NOT_ENOUGH_REPLICAS}, False)]
+    )
+    def test_batch_that_has_no_attempt_left_says_whether_it_may_have_been_written(
+        self, codes: dict[int, int], may_be_written: bool
+    ) -> None:
+        rig = Rig(topics={TOPIC: (1, 1)}, retries=0)
+        (_, second), sent = in_one_request(rig)
+        answer_some(rig, sent, codes)
+        rig.turn()
+        error = second.exception(0)
+        assert isinstance(error, KafkaError)
+        assert error.possibly_persisted is may_be_written
 
 
 class TestLostNumbers:

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
+from array import array
+from pathlib import Path
 
 import pytest
 
 from kafkaprod._core.machine.waking import Waiter, Wakeup
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.core import faces
+
+
+def state_of(thread: threading.Thread) -> str:
+    """The kernel's letter for what a thread does: S sleeps."""
+    return Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_wake_ends_the_wait() -> None:
@@ -68,3 +78,40 @@ def test_an_error_of_the_start_ends_the_wait() -> None:
     with pytest.raises(ZeroDivisionError):
         waiter.wait(10)
     assert not waiter.wait(0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see that a thread sleeps")
+def test_a_wakeup_between_the_read_and_its_note_is_not_lost() -> None:
+    """The read waits for the wake-up that comes in the middle of it; the one after that must be written again."""
+    reader, writer = os.pipe()  # blocking: the read is where the taker waits
+    wakeup, has_begun = Wakeup(writer, reader), array("i", [0])
+    taker = threading.Thread(target=faces.take_wakeup, args=(wakeup, has_begun))
+    try:
+        taker.start()
+        wait_until(lambda: has_begun[0] == 1 and state_of(taker) == "S", "the taker waits in its read")
+        wakeup()
+        taker.join(10)
+        assert not taker.is_alive()
+        wakeup()
+        assert select.select([reader], [], [], 0)[0] == [reader]
+    finally:
+        os.write(writer, b"x")  # ends a read that nothing else has ended
+        taker.join(10)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_many_wakeups_are_one_write_until_it_is_taken() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        wakeup = Wakeup(writer, reader)
+        for _ in range(3):
+            wakeup()
+            wakeup()
+            assert select.select([reader], [], [], 0)[0] == [reader]
+            wakeup.rearm()
+            assert select.select([reader], [], [], 0)[0] == []
+    finally:
+        os.close(reader)
+        os.close(writer)

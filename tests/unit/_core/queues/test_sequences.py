@@ -58,6 +58,25 @@ def test_first_batches_go_one_at_a_time_until_one_is_acknowledged() -> None:
     assert _sequences(engine) == [(4000, 1, 1), (4000, 1, 2)]
 
 
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_no_more_batches_are_out_than_a_broker_remembers(has_moved: bool) -> None:
+    """Five: a repetition of the first one would not be known for a duplicate behind a sixth."""
+    engine = Engine(batch_size=1000, is_idempotent=True)
+    engine.introduce()
+    for number in range(8):
+        engine.append(b"%d" % number * 900)
+    out = [engine.take() for _ in range(2)]
+    if has_moved:  # the limit of a connection knows nothing of what is with the former leader
+        engine.lead([2])
+    out += [engine.take(2 if has_moved else 1) for _ in range(3)]
+    assert engine.ready_nodes() == []
+    assert engine.drain.drain(2 if has_moved else 1, engine.now_ms) is None
+    succeed(out[1])  # the first one is still out
+    assert engine.drain.drain(2 if has_moved else 1, engine.now_ms) is None
+    succeed(out[0])
+    assert [values_of(request)[0][:1] for request in engine.take_all(2 if has_moved else 1)] == [b"5", b"6"]
+
+
 def test_topic_made_anew_gets_its_first_batches_one_at_a_time() -> None:
     engine = Engine(batch_size=1000, is_idempotent=True)
     engine.lead([1], topic_id=b"a" * 16)

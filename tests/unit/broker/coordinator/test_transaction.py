@@ -78,6 +78,10 @@ EXPECTED: dict[str, tuple[int | TransactionState | None, ...]] = {
     "commit 5 again": (FENCED, FENCED, BUSY, BAD, None, BAD),
     "abort 5 again": (FENCED, FENCED, BAD, BUSY, BAD, None),
     "commit 5 with an older epoch": (FENCED,) * 6,
+    "commit 5 again, two epochs later": (FENCED,) * 6,
+    "abort 5 again, two epochs later": (FENCED,) * 6,
+    "commit 5 again, three epochs later": (FENCED,) * 6,
+    "commit 5 of an epoch to come": (FENCED,) * 6,
     "commit 5 with another id": (UNKNOWN,) * 6,
 }
 OLD, OLDER, OTHER = ProducerIdAndEpoch(4000, 4), ProducerIdAndEpoch(4000, 3), ProducerIdAndEpoch(9, 5)
@@ -101,6 +105,14 @@ EVENTS: dict[str, Callable[[Transaction], Transition]] = {
     "commit 5 again": lambda now: end(replace(now, client_version=TV2), COMMIT, TV2, OLD),
     "abort 5 again": lambda now: end(replace(now, client_version=TV2), ABORT, TV2, OLD),
     "commit 5 with an older epoch": lambda now: end(now, COMMIT, TV2, OLDER),
+    "commit 5 again, two epochs later": lambda now: end(replace(now, client_version=TV2), COMMIT, TV2, OLDER),
+    "abort 5 again, two epochs later": lambda now: end(replace(now, client_version=TV2), ABORT, TV2, OLDER),
+    "commit 5 again, three epochs later": lambda now: end(
+        replace(now, client_version=TV2), COMMIT, TV2, ProducerIdAndEpoch(4000, 2)
+    ),
+    "commit 5 of an epoch to come": lambda now: end(
+        replace(now, client_version=TV2), COMMIT, TV2, ProducerIdAndEpoch(4000, 6)
+    ),
     "commit 5 with another id": lambda now: end(now, COMMIT, TV2, OTHER),
 }
 EVERYTHING = [

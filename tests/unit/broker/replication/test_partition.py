@@ -124,6 +124,33 @@ def test_a_follower_below_the_epochs_start_does_not_join() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fetched_as", "registered_as", "joins"), [(10, 10, True), (11, 10, False), (-1, 10, False), (-1, -1, True)]
+)
+def test_a_follower_of_another_registration_does_not_join(fetched_as: int, registered_as: int, joins: bool) -> None:
+    """The controller refuses it, too; but until then its fetches would hold the high watermark."""
+    leader = replica(filled(empty_log(), 5), image())
+    leader.eligibility = Eligibility(lambda _: True, lambda _: registered_as)
+    leader.fetch(fetch(5, follower=3, broker_epoch=fetched_as), 0)
+    assert (leader.proposal is not None) is joins
+
+
+def test_a_follower_that_registers_again_joins_with_what_it_fetches_then() -> None:
+    active, epochs = {2}, {3: 10}
+    leader = replica(filled(empty_log(), 5), image())
+    leader.eligibility = Eligibility(active.__contains__, lambda broker_id: epochs.get(broker_id, 10))
+    leader.fetch(fetch(5, follower=3), 0)
+    active.add(3)
+    epochs[3] = 11  # its process has started again, and may have lost what it had
+    leader.propose_joins(0)
+    assert leader.proposal is None
+    leader.note_standing(3, 0)
+    assert leader.proposal is None
+    leader.fetch(fetch(5, follower=3, broker_epoch=11), 0)
+    assert leader.proposal is not None
+    assert [member.broker_epoch for member in leader.proposal.members] == [-1, -1, 11]
+
+
+@pytest.mark.parametrize(
     ("offset", "later_ms", "joins"),
     [(5, 0, True), (5, 100, True), (5, 101, False), (4, 0, False)],
 )
@@ -199,6 +226,19 @@ def test_batches_of_a_newer_epoch_are_left_out() -> None:
     log = empty_log()
     answered(follower_of(log, 3), 0, batches=tuple(source.batches), high_watermark=2, log_start_offset=0)
     assert (log.end_offset, log.high_watermark) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("watermark", "start", "expected"),
+    [(4, 2, (4, 2)), (2, 0, (3, 1)), (-1, -1, (3, 1)), (9, 9, (5, 5)), (3, 1, (3, 1))],
+)
+def test_a_followers_watermark_and_log_start_only_rise(watermark: int, start: int, expected: tuple[int, int]) -> None:
+    """A new leader knows a lower watermark for a while; what consumers may have read stays readable."""
+    log = filled(empty_log(), 5)
+    log.raise_log_start(1)
+    log.high_watermark = 3
+    answered(follower_of(log, 0), 0, high_watermark=watermark, log_start_offset=start)
+    assert (log.high_watermark, log.log_start_offset) == expected
 
 
 def test_late_answers_and_fenced_epochs() -> None:
