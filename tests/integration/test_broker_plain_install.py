@@ -27,7 +27,9 @@ def plain_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["alone", "cluster"])
-def bootstrap_servers(request: pytest.FixtureRequest, plain_install: None) -> Iterator[str]:
+def bootstrap_servers(
+    request: pytest.FixtureRequest, plain_install: None, capfd: pytest.CaptureFixture[str]
+) -> Iterator[str]:
     topics = dict.fromkeys(CODEC_IDS, 1)
     if request.param == "alone":
         with EmbeddedBroker(topics=topics) as broker:
