@@ -3,7 +3,32 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def module_of(name: str) -> ModuleType | None:
+    """Return a module of an original; None: it is not installed, or has no such module."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        return None
+    return None if module.__name__.startswith("kafkaprod.") else module  # put in its place by sys.modules
+
+
+def taken(package: str, ours: Kind, name: str | None = None) -> Kind:
+    """Return the original's class where the original is installed and has it, else `ours`.
+
+    Args:
+        package: Import name of the original's module.
+        ours: The class for where it is missing.
+        name: Its name there; None: that of `ours`.
+    """
+    module = module_of(package)
+    theirs = getattr(module, name or ours.__name__, None) if module is not None else None
+    return theirs if isinstance(theirs, type) else ours  # type: ignore[return-value]
 
 
 def original(package: str, name: str, asked: str) -> Any:
@@ -17,20 +42,19 @@ def original(package: str, name: str, asked: str) -> Any:
     Raises:
         AttributeError: The original has no such attribute either, or is not installed.
     """
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__version__":
         raise AttributeError(f"module {asked!r} has no attribute {name!r}")
-    try:
-        module = importlib.import_module(package)
-    except ImportError:
+    module = module_of(package)
+    if module is None:
         raise AttributeError(
             f"{asked}.{name} is not part of the producer; it is taken from the package "
             f"{package.partition('.')[0]!r}, which is not installed"
-        ) from None
+        )
     try:
         return getattr(module, name)
     except AttributeError:
         pass
-    try:
-        return importlib.import_module(f"{package}.{name}")
-    except ImportError:
-        raise AttributeError(f"neither {asked} nor {package} has an attribute {name!r}") from None
+    found = module_of(f"{package}.{name}")
+    if found is None:
+        raise AttributeError(f"neither {asked} nor {package} has an attribute {name!r}")
+    return found

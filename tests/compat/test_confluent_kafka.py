@@ -10,15 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.error
 import confluent_kafka.serialization
 import pytest
 
 from kafkaprod import errors
 from kafkaprod.compat import confluent_kafka as compat
-from kafkaprod.compat.confluent_kafka import KafkaError, KafkaException, Message, Producer, SerializingProducer
+from kafkaprod.compat.confluent_kafka import (
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    SerializingProducer,
+    standins,
+)
+from kafkaprod.compat.confluent_kafka import error as our_error
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.serialization import IntegerSerializer, StringSerializer
 from tests.kafka.ports import free_ports
+from tests.support.compat.standins import without_original
 
 Read = Callable[[str, int], list[Any]]
 Reports = list[tuple[KafkaError | None, Message]]
@@ -405,7 +415,8 @@ def test_every_public_name_of_the_original_is_there() -> None:
         theirs = {name for name in dir(getattr(confluent_kafka, kind)) if not name.startswith("_")}
         theirs -= {"set_headers", "set_key", "set_value", "delivery_count"}  # of messages that consumers get
         theirs -= {"set_topic", "set_error", "deserialized_key", "deserialized_value"}
-        assert theirs <= set(dir(getattr(compat, kind))), kind
+        ours = standins.KafkaError if kind == "KafkaError" else getattr(compat, kind)
+        assert theirs <= set(dir(ours)), kind
     theirs_produce = inspect.signature(confluent_kafka.SerializingProducer.produce).parameters
     assert list(inspect.signature(SerializingProducer.produce).parameters) == list(theirs_produce)
     assert compat.Consumer is confluent_kafka.Consumer
@@ -416,9 +427,21 @@ def test_every_constant_is_there_with_its_code_and_name() -> None:
     theirs = {name: code for name, code in theirs.items() if name.isupper()}
     assert theirs == dict(CODES)
     for name, code in theirs.items():
-        assert getattr(KafkaError, name) == code
-        assert KafkaError(code).name() == confluent_kafka.KafkaError(code).name()
-    ours, original = (kind(-192) for kind in (KafkaError, confluent_kafka.KafkaError))
+        assert getattr(standins.KafkaError, name) == code
+        assert standins.KafkaError(code).name() == confluent_kafka.KafkaError(code).name()
+    ours, original = (kind(-192) for kind in (standins.KafkaError, confluent_kafka.KafkaError))
     assert str(ours) == str(original)
     assert ours == -192
     assert hash(ours) == hash(original)
+
+
+def test_without_confluent_kafka_there_are_errors_with_its_names_and_bases() -> None:
+    ours = without_original(our_error, "confluent_kafka")
+    assert ours.KafkaException is standins.KafkaException
+    theirs = {n: c for n, c in vars(confluent_kafka.error).items() if inspect.isclass(c) and issubclass(c, Exception)}
+    assert len(theirs) >= 8
+    for name, kind in theirs.items():
+        if not name.startswith("_"):
+            assert getattr(ours, name) is not kind, name
+            bases = {base.__name__ for base in kind.__mro__} - {"_KafkaClientError"}
+            assert bases <= {base.__name__ for base in getattr(ours, name).__mro__}, name

@@ -1,6 +1,8 @@
 """aiokafka's `aiokafka.errors`, and what each error of kafkaprod is there.
 
-The classes are made of the table at the end: their names are aiokafka's, the codes Kafka's.
+Where aiokafka is installed, they are its own classes: what catches the errors of its consumers and admin clients
+catches those of this producer, and the other way round. Elsewhere they are made of the tables below: their names are
+aiokafka's, the codes Kafka's.
 """
 
 from __future__ import annotations
@@ -9,8 +11,17 @@ from typing import Any, Final
 
 from kafkaprod import errors as ours
 from kafkaprod.compat import translation
+from kafkaprod.compat.originals import Kind, original, taken
+
+_ORIGINAL: Final = "aiokafka.errors"
 
 
+def _or_the_original(ours: Kind) -> Kind:
+    """Return aiokafka's class in place of one with its name, where aiokafka has it."""
+    return taken(_ORIGINAL, ours)
+
+
+@_or_the_original
 class KafkaError(RuntimeError):
     """Base of all. `retriable`: the call may succeed later; `invalid_metadata`: the metadata is out of date."""
 
@@ -22,14 +33,17 @@ class KafkaError(RuntimeError):
         return f"{name}: {super().__str__()}" if self.args else name
 
 
+@_or_the_original
 class IllegalOperation(Exception):  # as in aiokafka, which derives it from no KafkaError
     """The call is not legal in this state."""
 
 
+@_or_the_original
 class IllegalStateError(KafkaError):
     """The call is not legal in this state."""
 
 
+@_or_the_original
 class KafkaConnectionError(KafkaError):
     """No broker can be used, or a connection failed."""
 
@@ -37,6 +51,7 @@ class KafkaConnectionError(KafkaError):
     invalid_metadata = True
 
 
+@_or_the_original
 class NoBrokersAvailable(KafkaError):
     """No bootstrap server can be used."""
 
@@ -44,18 +59,26 @@ class NoBrokersAvailable(KafkaError):
     invalid_metadata = True
 
 
+@_or_the_original
 class KafkaTimeoutError(KafkaError):
     """Something did not happen in time."""
 
 
-class KafkaConfigurationError(KafkaError, ValueError):
+@_or_the_original
+class KafkaConfigurationError(KafkaError):
     """An option has a wrong value."""
 
 
+class OptionError(KafkaConfigurationError, ValueError):
+    """An option has a wrong value or is not offered."""
+
+
+@_or_the_original
 class ProducerClosed(KafkaError):
     """The producer is closed."""
 
 
+@_or_the_original
 class ProducerFenced(KafkaError):
     """Another producer with the same transactional id took over."""
 
@@ -63,10 +86,12 @@ class ProducerFenced(KafkaError):
         super().__init__(msg)
 
 
+@_or_the_original
 class AuthenticationFailedError(KafkaError):
     """The broker refused the credentials."""
 
 
+@_or_the_original
 class BrokerResponseError(KafkaError):
     """A broker answered an error code."""
 
@@ -126,21 +151,28 @@ _RETRIABLE: Final = frozenset({3, 5, 6, 7, 14, 15, 16, 19, 20, 41, 56})
 _STALE_METADATA: Final = frozenset({3, 5, 6, 56})
 
 
-def _broker_class(name: str, code: int) -> type[BrokerResponseError]:
-    fields = {"errno": code, "retriable": code in _RETRIABLE, "invalid_metadata": code in _STALE_METADATA}
-    return type(name, (BrokerResponseError,), {"__module__": __name__, **fields})
+def _make(name: str, base: type, **fields: Any) -> Any:
+    """Put a class into this module: aiokafka's, or one of this name and base."""
+    globals()[name] = made = _or_the_original(type(name, (base,), {"__module__": __name__, **fields}))
+    return made
+
+
+def _broker_class(name: str, code: int) -> Any:
+    return _make(
+        name, BrokerResponseError, errno=code, retriable=code in _RETRIABLE, invalid_metadata=code in _STALE_METADATA
+    )
 
 
 def _make_classes() -> dict[int, type[BrokerResponseError]]:
     """Put a class for each name into this module; return those with codes."""
     for name in _LOCAL.split():
-        retriable = name in _LOCAL_RETRIABLE
-        globals()[name] = type(name, (KafkaError,), {"__module__": __name__, "retriable": retriable})
-    protocol: Any = globals()["KafkaProtocolError"]
-    globals()["CorrelationIdError"] = type("CorrelationIdError", (protocol,), {"__module__": __name__})
-    by_code = {code: _broker_class(name, code) for code, name in enumerate(_NAMES.split(), -1)}
+        _make(name, KafkaError, retriable=name in _LOCAL_RETRIABLE)
+    _make("CorrelationIdError", globals()["KafkaProtocolError"])
+    _make("ConsumerStoppedError", Exception)
+    by_code: dict[int, type[BrokerResponseError]] = {}
+    for code, name in enumerate(_NAMES.split(), -1):
+        by_code[code] = _broker_class(name, code)
     by_code[79] = _broker_class("MemberIdRequired", 79)
-    globals().update((kind.__name__, kind) for kind in by_code.values())
     globals().update((name, by_code[code]) for name, code in _ALIASES.items())
     return by_code
 
@@ -148,8 +180,8 @@ def _make_classes() -> dict[int, type[BrokerResponseError]]:
 kafka_errors: Final = _make_classes()
 
 
-def __getattr__(name: str) -> type[KafkaError]:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    return original(_ORIGINAL, name, __name__)
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
@@ -160,7 +192,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
 _FENCED: Final = ((ours.ProducerFencedError, ProducerFenced),)
 _OURS: Final[translation.Kinds] = (
     (ours.RecordTooLargeError, kafka_errors[10]),
-    (ours.ConfigError, KafkaConfigurationError),
+    (ours.ConfigError, OptionError),
     (ours.ArgumentTypeError, TypeError),
     (ours.InvalidRecordError, ValueError),
     (ours.SerializationError, ValueError),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkaprod.compat.aiokafka.errors import KafkaConfigurationError
+from kafkaprod.compat.aiokafka.errors import OptionError
 from kafkaprod.compat.translation import servers_once
 from kafkaprod.compression import CODEC_IDS
 
@@ -62,7 +62,7 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if is_idempotent and acks is not MISSING and acks not in ("all", -1):
         raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
     if given["sasl_kerberos_domain_name"] is not None or given["sasl_mechanism"] == "GSSAPI":
-        raise KafkaConfigurationError("Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER")
+        raise OptionError("Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER")
     if given["security_protocol"] in ("SSL", "SASL_SSL") and given["ssl_context"] is None:
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
     options = {name: given[theirs] for theirs, name in _PLAIN.items() if given[theirs] is not None}

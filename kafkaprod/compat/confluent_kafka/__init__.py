@@ -15,7 +15,8 @@ options               librdkafka's options and what becomes of each
 partitioners          librdkafka's partitioners: the partition of a key, by their names
 reports               what waits for poll(): delivery reports and other events
 message               confluent-kafka's Message, as delivery callbacks get it
-error                 confluent-kafka's KafkaError and KafkaException, and what each error of kafkaprod is there
+error                 confluent-kafka's errors, and what each error of kafkaprod is there
+standins              KafkaError and KafkaException where confluent-kafka is not installed
 codes                 the constants of confluent-kafka's KafkaError
 """
 

@@ -1,6 +1,8 @@
 """kafka-python's `kafka.errors`, and what each error of kafkaprod is there.
 
-The classes are made of the table at the end: their names are kafka-python's, the codes Kafka's.
+Where kafka-python is installed, they are its own classes: what catches the errors of its consumers and admin clients
+catches those of this producer, and the other way round. Elsewhere they are made of the tables below: their names are
+kafka-python's, the codes Kafka's.
 """
 
 from __future__ import annotations
@@ -9,8 +11,17 @@ from typing import Any, Final
 
 from kafkaprod import errors as ours
 from kafkaprod.compat import translation
+from kafkaprod.compat.originals import Kind, original, taken
+
+_ORIGINAL: Final = "kafka.errors"
 
 
+def _or_the_original(ours: Kind) -> Kind:
+    """Return kafka-python's class in place of one with its name, where kafka-python has it."""
+    return taken(_ORIGINAL, ours)
+
+
+@_or_the_original
 class KafkaError(Exception):
     """Base of all. `retriable`: the call may succeed later; `invalid_metadata`: the metadata is out of date."""
 
@@ -28,42 +39,55 @@ class KafkaError(Exception):
         return hash((type(self), str(self)))
 
 
+@_or_the_original
 class RetriableError(KafkaError):
     """The same call may succeed later."""
 
     retriable = True
 
 
+@_or_the_original
 class InvalidMetadataError(RetriableError):
     """The metadata is out of date."""
 
     invalid_metadata = True
 
 
+@_or_the_original
 class IllegalStateError(KafkaError):
     """The call is not legal in this state."""
 
 
-class KafkaConfigurationError(KafkaError, ValueError):
+@_or_the_original
+class KafkaConfigurationError(KafkaError):
     """An option has a wrong value or conflicts with another."""
 
 
+class OptionError(KafkaConfigurationError, ValueError):
+    """An option has a wrong value or is not offered."""
+
+
+@_or_the_original
 class KafkaConnectionError(InvalidMetadataError):
     """A connection failed."""
 
 
+@_or_the_original
 class NoBrokersAvailable(KafkaConnectionError):
     """No bootstrap server could be used. kafka-python 2 raises it from the constructor, as this package does."""
 
 
+@_or_the_original
 class KafkaTimeoutError(RetriableError):
     """Something did not happen in time."""
 
 
+@_or_the_original
 class TransactionAbortedError(KafkaError):
     """The record was not sent because its transaction was aborted."""
 
 
+@_or_the_original
 class BrokerResponseError(KafkaError):
     """A broker answered an error code."""
 
@@ -75,6 +99,7 @@ class BrokerResponseError(KafkaError):
         return f"[Error {self.errno}] {super().__str__()}"
 
 
+@_or_the_original
 class AuthorizationError(BrokerResponseError):
     """The user may not do this."""
 
@@ -142,26 +167,30 @@ def _bases(code: int) -> tuple[type[KafkaError], ...]:
 def _make_classes() -> dict[int, type[BrokerResponseError]]:
     """Put a class for each name into this module; return those with codes."""
     place = {"__module__": __name__}
+
+    def make(name: str, *bases: type, **fields: Any) -> Any:
+        globals()[name] = made = _or_the_original(type(name, bases, {**place, **fields}))
+        return made
+
     for name, base in _LOCAL.items():
-        globals()[name] = type(name, (base,), dict(place))
+        make(name, base)
     by_code: dict[int, type[BrokerResponseError]] = {}
     for code, stem in enumerate(_STEMS.split(), -1):
-        name, message = f"{stem}Error", "".join(f"_{c}" if c.isupper() else c.upper() for c in stem).lstrip("_")
-        by_code[code] = type(name, _bases(code), {**place, "errno": code, "message": message})
-        globals()[name] = by_code[code]
+        message = "".join(f"_{c}" if c.isupper() else c.upper() for c in stem).lstrip("_")
+        by_code[code] = make(f"{stem}Error", *_bases(code), errno=code, message=message)
     protocol: Any = globals()["KafkaProtocolError"]
-    globals()["CorrelationIdError"] = type("CorrelationIdError", (RetriableError, protocol), dict(place))
-    globals()["InvalidReceiveError"] = type("InvalidReceiveError", (protocol,), dict(place))
+    make("CorrelationIdError", RetriableError, protocol)
+    make("InvalidReceiveError", protocol)
     globals()["CorruptRecordException"] = by_code[2]
-    globals()["IncompatibleBrokerVersion"] = type("IncompatibleBrokerVersion", (by_code[35],), dict(place))
+    make("IncompatibleBrokerVersion", by_code[35])
     return by_code
 
 
 kafka_errors: Final = _make_classes()
 
 
-def __getattr__(name: str) -> type[KafkaError]:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    return original(_ORIGINAL, name, __name__)
 
 
 def for_code(code: int) -> type[BrokerResponseError]:
@@ -172,7 +201,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
 
 _OURS: Final[translation.Kinds] = (
     (ours.RecordTooLargeError, kafka_errors[10]),
-    (ours.ConfigError, KafkaConfigurationError),
+    (ours.ConfigError, OptionError),
     (ours.ArgumentTypeError, TypeError),
     (ours.InvalidRecordError, ValueError),
     (ours.SerializationError, ValueError),

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Self
 
-from kafkaprod.compat.kafka_python.errors import RetriableError
 from kafkaprod.locks import locked
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ class Future:
 
     def retriable(self) -> bool:
         """Whether there is an error after which the same call may succeed."""
-        return self.is_done and isinstance(self.exception, RetriableError)
+        return self.is_done and bool(getattr(self.exception, "retriable", False))
 
     def success(self, value: Any) -> Self:
         """Set the value and run the callbacks."""

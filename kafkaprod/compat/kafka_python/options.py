@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkaprod.compat.kafka_python.errors import KafkaConfigurationError
+from kafkaprod.compat.kafka_python.errors import OptionError
 from kafkaprod.compat.translation import servers_once
 
 _NODELAY: Final = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
@@ -136,7 +136,7 @@ def engine_options(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[s
     """
     for name, advice in _REFUSED.items():
         if known.get(name):
-            raise KafkaConfigurationError(f"{name}: {advice}")
+            raise OptionError(f"{name}: {advice}")
     _check_socket_options(known["socket_options"])
     void = [name for name in _VOID if given.get(name) is not None]
     if void:
@@ -173,7 +173,7 @@ def _raise_limits(options: dict[str, Any]) -> None:
 def _check_socket_options(socket_options: Any) -> None:
     others = [option for option in socket_options or () if tuple(option) != _NODELAY[0]]
     if others:
-        raise KafkaConfigurationError(
+        raise OptionError(
             f"socket_options={others!r} are not offered: use send_buffer_bytes and receive_buffer_bytes; Nagle's "
             "algorithm is always off"
         )
