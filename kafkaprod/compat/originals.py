@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Kind = TypeVar("Kind", bound=type)
+_MISSING: Final = object()
 
 
 def module_of(name: str) -> ModuleType | None:
@@ -50,11 +52,18 @@ def original(package: str, name: str, asked: str) -> Any:
             f"{asked}.{name} is not part of the producer; it is taken from the package "
             f"{package.partition('.')[0]!r}, which is not installed"
         )
-    try:
-        return getattr(module, name)
-    except AttributeError:
-        pass
-    found = module_of(f"{package}.{name}")
-    if found is None:
+    found = getattr(module, name, _MISSING)
+    if found is not _MISSING and not isinstance(found, ModuleType):
+        return found
+    here = _module_here(f"{asked}.{name}") if hasattr(sys.modules[asked], "__path__") else None
+    if here is None and found is _MISSING:
         raise AttributeError(f"neither {asked} nor {package} has an attribute {name!r}")
-    return found
+    return found if here is None else here
+
+
+def _module_here(name: str) -> ModuleType | None:
+    """Return a module of this package, or one that `submodules` takes from the original; None: there is none."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None

@@ -29,6 +29,7 @@ WORDS = ("lock", "mutex", "condition", "semaphore")
 IMPORTS_APART = {
     "kafkaprod/__init__.py": "the user's own import, which an exception ends as any other",
     "kafkaprod/aio.py": "on a thread for the call",
+    "kafkaprod/compat/installation.py": "the user's own import, which an exception ends as any other",
     "kafkaprod/compat/originals.py": "while a compat module is imported",
     "kafkaprod/compression/__init__.py": "engine/engine.py calls make_codec apart",
     "kafkaprod/engine/wiring.py": "connection_settings calls it apart",

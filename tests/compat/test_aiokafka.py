@@ -175,3 +175,18 @@ def test_without_aiokafka_every_error_is_there_with_its_code() -> None:
         assert getattr(ours, "retriable", None) == getattr(kind, "retriable", None), name
         assert issubclass(ours, standins.KafkaError) == issubclass(kind, aiokafka.errors.KafkaError), name
         assert issubclass(ours, standins.BrokerResponseError) == issubclass(kind, aiokafka.errors.BrokerResponseError)
+
+
+async def test_what_frameworks_and_instrumentation_look_up_is_there(servers: str, topic: str) -> None:
+    not_given = inspect.signature(aiokafka.AIOKafkaProducer).parameters["acks"].default  # FastStream passes it on
+    async with AIOKafkaProducer(bootstrap_servers=servers, client_id="me", acks=not_given) as producer:
+        assert (producer.client._bootstrap_servers, producer.client._client_id) == (servers, "me")
+        assert await producer.client._wait_on_metadata(topic) == {0, 1, 2}
+        assert producer._partition(topic, 1, b"k", b"v", b"k", b"v") == 1
+        batch = producer.create_batch()
+        for value in (b"a", b"b"):
+            batch.append(key=None, value=value, timestamp=None)
+        first = await (await producer.send_batch(batch, topic))
+        assert first.partition in {0, 1, 2}
+        assert producer._closed is False
+    assert producer._closed is True

@@ -3,6 +3,7 @@
 Everything else that aiokafka has, consumers say, is taken from it if it is installed.
 
 producer  aiokafka's AIOKafkaProducer over `kafkaprod.AsyncProducer`
+client    what frameworks and instrumentation look up in `producer.client`
 batch     aiokafka's BatchBuilder: records gathered by the program, for one partition
 options   aiokafka's options and what becomes of each in kafkaprod
 outcomes  asyncio futures for the outcomes of records

@@ -51,7 +51,7 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: A value is wrong, in aiokafka's words; or two options conflict.
         KafkaConfigurationError: An option is not offered; says what to do.
     """
-    acks = given["acks"]
+    acks = MISSING if type(given["acks"]) is object else given["acks"]  # aiokafka's own mark, which FastStream passes
     is_idempotent = given["enable_idempotence"] or given["transactional_id"] is not None
     if acks is not MISSING and acks not in (0, 1, -1, "all"):
         raise ValueError("Invalid ACKS parameter")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import warnings
 from collections.abc import Iterator
 from types import TracebackType
@@ -14,6 +15,7 @@ from kafkaprod import AsyncProducer
 from kafkaprod import errors as ours
 from kafkaprod.compat.aiokafka import options
 from kafkaprod.compat.aiokafka.batch import BatchBuilder
+from kafkaprod.compat.aiokafka.client import Client
 from kafkaprod.compat.aiokafka.errors import IllegalOperation, ProducerClosed, translate
 from kafkaprod.compat.aiokafka.outcomes import Outcomes
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
@@ -82,9 +84,21 @@ class AIOKafkaProducer:
         if partitioner is not None and not type(partitioner).__module__.startswith("aiokafka"):
             self._options["partitioner"] = options.Partitioner(partitioner)
         self._engine: AsyncProducer | None = None
-        self._is_closed = False
+        self._closed = False
         self._is_in_transaction = False
         self._outcomes: Outcomes | None = None
+        self._client = Client(bootstrap_servers, client_id, self.partitions_for)
+
+    @property
+    def client(self) -> Client:
+        """Addresses, client id and metadata, as frameworks and instrumentation look them up."""
+        return self._client
+
+    def _partition(
+        self, topic: str, partition: int | None, key: Any, value: Any, key_bytes: Any, value_bytes: Any
+    ) -> int | None:
+        """Return the partition that a record was given; None: the partitioner chooses when it is sent."""
+        return partition
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -95,7 +109,7 @@ class AIOKafkaProducer:
             KafkaConnectionError: No bootstrap server can be used; names each with the stage reached and the cause.
             AuthenticationFailedError: The login was refused.
         """
-        if self._is_closed:
+        if self._closed:
             raise ProducerClosed("the producer was stopped: make a new one")
         if self._engine is not None:
             return
@@ -113,7 +127,7 @@ class AIOKafkaProducer:
 
     async def stop(self) -> None:
         """Deliver what is queued and end. An open transaction is aborted."""
-        self._is_closed = True
+        self._closed = True
         engine, self._engine = self._engine, None
         if engine is None:
             return
@@ -130,7 +144,7 @@ class AIOKafkaProducer:
 
     def _running(self) -> AsyncProducer:
         if self._engine is None:
-            raise ProducerClosed("the producer is not started" if not self._is_closed else "the producer was stopped")
+            raise ProducerClosed("the producer is not started" if not self._closed else "the producer was stopped")
         return self._engine
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -189,8 +203,15 @@ class AIOKafkaProducer:
         """Return an empty batch, to be filled and given to send_batch()."""
         return BatchBuilder(self._max_batch_size, self._key_serializer, self._value_serializer)
 
-    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> asyncio.Future[RecordMetadata]:
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None = None
+    ) -> asyncio.Future[RecordMetadata]:
         """Queue the records of a batch for one partition; the future has the metadata of the first one.
+
+        Args:
+            batch: From create_batch(); takes no more records.
+            topic: Its name.
+            partition: None: one at random, for all of them.
 
         Raises:
             AssertionError: The topic has no such partition.
@@ -198,7 +219,10 @@ class AIOKafkaProducer:
         engine = self._running()
         batch.close()
         with _theirs():
-            assert partition in await engine.partitions_for(topic), "Unrecognized partition"
+            partitions = await engine.partitions_for(topic)
+            if partition is None:
+                partition = random.choice(sorted(partitions))
+            assert partition in partitions, "Unrecognized partition"
             result = await engine.send_many(
                 topic, batch.values, batch.keys, batch.headers, batch.timestamps_ms, partition=partition
             )
