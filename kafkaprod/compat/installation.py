@@ -116,8 +116,8 @@ def install(client: Client) -> list[str]:
 def uninstall(client: Client) -> list[str]:
     """Put the original's classes back, but for a name that has been given another class meanwhile. Thread-safe.
 
-    Producers that exist stay as they are. Instrumentation that wrapped methods of this engine's classes stays on them: remove it
-    before.
+    Producers that exist stay as they are. Instrumentation that wrapped methods of this engine's classes stays on them:
+    remove it before.
 
     Args:
         client: As for `install`.

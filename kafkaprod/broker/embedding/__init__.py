@@ -3,6 +3,7 @@
 host               imports everything once and forks the controller and the brokers of a cluster
 cluster_child      the processes of an embedded cluster after the fork: a broker, or the controller
 child              the process an `EmbeddedBroker` runs in
+log_reading        the broker's side of it: reads its logs
 children           what the processes of a cluster have in common: they end with their host
 pytest_plugin      an embedded broker or cluster as pytest fixtures
 cluster            `EmbeddedCluster`: the life of a cluster, and what tests do to it, by the parts below
@@ -19,6 +20,7 @@ cluster_options    what a cluster is made of: its arguments, checked
 cluster_host       the test's side of a cluster's host
 disturbance        what a test has broken and can mend
 embedded           a broker in a process of its own, for tests and quick starts
+arrivals           what arrived at an embedded broker or cluster, for the assertions of a test
 faults             scripted faults by API key
 arguments          checks of the arguments of embedded brokers, clusters and faults
 child_process      the parent's side of a process of this package: lines of JSON over its stdin

@@ -5,6 +5,7 @@ answers on stdout.
     parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1, "rate": 1.0, "seed": null}    child: {}
     parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
+    parent: {"command": "topics"}   {"command": "records", ...}                     child: as in `log_reading`
     parent: {"command": "stop"}
 Each line of the parent has a number, which its answer repeats (`lines`); an answer {"error": text} means that it could
 not. "stop", which has no answer, and the end of stdin stop the broker cleanly. The end of stdin without it means that
@@ -30,6 +31,7 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.embedding.commands import Command, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
+from kafkaprod.broker.embedding.log_reading import reading_handlers
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
@@ -113,7 +115,11 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 
 
 def _obey(server: BrokerServer, lines: JsonLines, is_orphan: threading.Event) -> None:
-    handlers = {**fault_handlers(server.broker.faults), "client_metrics": lambda _: _take_metrics(server)}
+    handlers = {
+        **fault_handlers(server.broker.faults),
+        **reading_handlers(server.broker),
+        "client_metrics": lambda _: _take_metrics(server),
+    }
     try:
         while (command := lines.receive()) is not None:
             number = command.pop(NUMBER, None)

@@ -18,6 +18,7 @@ from kafkaprod.broker.embedding.child import fault_handlers, parse_config
 from kafkaprod.broker.embedding.children import HostChannel, in_loop
 from kafkaprod.broker.embedding.cluster_changes import send_signal
 from kafkaprod.broker.embedding.commands import Command, Handler
+from kafkaprod.broker.embedding.log_reading import reading_handlers
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.router import announced_versions
@@ -118,6 +119,7 @@ def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
 
     return {
         **fault_handlers(server.broker.faults),
+        **reading_handlers(server.broker),
         "stop": lambda _: server.shut_down(),
         "links": set_links,
         "replicas": lambda _: in_loop(server.post, member.describe_replicas),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expected
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_changes import ChangeSignal
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
@@ -40,6 +41,10 @@ class ClusterState:
             ClusterBroker(host, int(name), each["cluster"]["rack"], each["data_dir"], each["journal"])
             for name, each in host.options["brokers"].items()
         ]
+
+        self._arrivals = Arrivals(
+            lambda command: [broker.tell(command) for broker in self.brokers if broker.is_running]
+        )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -136,6 +141,18 @@ class ClusterState:
                 start, watermark, end = described[key]
                 found[broker.id] = (start, watermark, end)
         return found
+
+    def records(self, topic: str, *, at_least: int = 0, timeout: float = 5.0) -> list[ArrivedRecord]:
+        """Return the records of a topic from the logs of the leaders, as `EmbeddedBroker.records`."""
+        return self._arrivals.records(topic, at_least, timeout)
+
+    def check_records(self, topic: str, *expected: Expected, timeout: float = 5.0) -> list[ArrivedRecord]:
+        """Assert that a topic has these records and no others, as `EmbeddedBroker.check_records`."""
+        return self._arrivals.check(topic, expected, timeout)
+
+    def last_records(self) -> str:
+        """Return the last records of each topic as text, as `EmbeddedBroker.last_records`."""
+        return self._arrivals.describe()
 
     def history(self) -> list[str]:
         """Return the last changes of the metadata, oldest first."""

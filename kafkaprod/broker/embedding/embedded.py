@@ -23,6 +23,7 @@ from typing import Any, Self, cast
 
 from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expected
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
@@ -146,6 +147,7 @@ class EmbeddedBroker:
         self._host = ""
         self._process: ChildProcess | None = None
         self.faults: FaultScript = RemoteFaults(self.command)
+        self._arrivals = Arrivals(lambda command: [self.command(command)])
         _brokers.add(self)
 
     @property
@@ -252,6 +254,40 @@ class EmbeddedBroker:
         if "error" in answer:
             raise EmbeddedBrokerError(f"the embedded broker answered: {answer['error']}")
         return answer
+
+    def records(self, topic: str, *, at_least: int = 0, timeout: float = 5.0) -> list[ArrivedRecord]:
+        """Return the records of a topic, by partition and offset: what a test's program has sent.
+
+        They are read from the log, whatever the listeners demand of clients. Records of open and aborted transactions
+        are left out. A topic that does not exist has none.
+
+        Args:
+            topic: Its name.
+            at_least: Wait until there are as many.
+            timeout: For how long, in seconds.
+
+        Raises:
+            MissingRecordsError: An AssertionError: there are fewer; its note shows what there is.
+            EmbeddedBrokerError: No answer in time.
+        """
+        return self._arrivals.records(topic, at_least, timeout)
+
+    def check_records(self, topic: str, *expected: Expected, timeout: float = 5.0) -> list[ArrivedRecord]:
+        """Assert that a topic has these records and no others, in any order; return them as `records` does.
+
+        Args:
+            topic: Its name.
+            expected: The value of each, or pairs of its key and value. Text stands for its UTF-8 bytes.
+            timeout: How long to wait for as many, in seconds.
+
+        Raises:
+            MissingRecordsError: An AssertionError: there are fewer, more or others; its note shows what there is.
+        """
+        return self._arrivals.check(topic, expected, timeout)
+
+    def last_records(self) -> str:
+        """Return the last records of each topic as text, for the report of a failed test."""
+        return self._arrivals.describe()
 
     def take_client_metrics(self) -> list[Push]:
         """Return what clients have pushed since the last call, oldest first; the last 1,000 pushes are kept.

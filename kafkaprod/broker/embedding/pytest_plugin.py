@@ -1,6 +1,6 @@
 """An embedded broker or cluster as pytest fixtures: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]`.
 
-The report of a test that failed with a cluster shows the last changes of the cluster.
+The report of a test that failed shows the last records of its broker, or of its cluster, and the last changes of that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 
 
 @pytest.fixture(scope="session")
@@ -61,11 +61,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the history of the clusters that a failed test used to its report."""
+    """Add what a failed test's brokers have, and the history of its clusters, to its report."""
     outcome: Any = yield
     report = outcome.get_result()
     if report.when != "call" or not report.failed:
         return
     for name, value in getattr(item, "funcargs", {}).items():
+        if isinstance(value, EmbeddedBroker | EmbeddedCluster) and value.is_running:
+            report.sections.append((f"last records of {name}", _last_records(value)))
         if isinstance(value, EmbeddedCluster) and value.is_running:
             report.sections.append((f"last changes of {name}", value.last_changes()))
+
+
+def _last_records(used: EmbeddedBroker | EmbeddedCluster) -> str:
+    try:
+        return used.last_records()
+    except EmbeddedBrokerError as error:
+        return f"the records are not available: {error}"

@@ -1,0 +1,171 @@
+"""What arrived at an embedded broker or cluster: the records of a topic, for the assertions of a test."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkaprod.broker.embedding import arguments
+from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
+from kafkaprod.structs import INT32_MAX
+from kafkaprod.text import counted
+
+Ask = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
+"""Sends a command to each broker that runs, and returns their answers."""
+Expected = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
+"""A value, or a key and a value; text stands for its UTF-8 bytes."""
+
+_LOOK_S: Final = 0.01
+_SHOWN_RECORDS: Final = 10
+_SHOWN_BYTES: Final = 120
+
+
+class ArrivedRecord(NamedTuple):
+    """A record as it is in the log.
+
+    Attributes:
+        partition: Its number.
+        offset: Where it is there.
+        key: Bytes, or None for null.
+        value: Bytes, or None for null.
+        headers: Pairs of a name, and bytes or None.
+        timestamp: ms since the epoch.
+    """
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+
+
+class MissingRecordsError(EmbeddedBrokerError, AssertionError):
+    """A topic does not have the records that a test expects; a note shows what it has."""
+
+
+class Arrivals:
+    """Reads topics.
+
+    Args:
+        ask: Asks the brokers.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def records(self, topic: str, at_least: int, timeout: float) -> list[ArrivedRecord]:
+        """Return a topic's records by partition and offset, when there are at least `at_least`.
+
+        Raises:
+            MissingRecordsError: There are fewer after `timeout` seconds.
+            ConfigError: An argument has a wrong type or value.
+        """
+        arguments.text("topic", topic)
+        arguments.whole("at_least", at_least, 0, INT32_MAX)
+        deadline = time.monotonic() + timeout
+        found: dict[int, list[ArrivedRecord]] = {}
+        positions: dict[str, int] = {}
+        while True:
+            has_more = self._read_on(topic, positions, found)
+            count = sum(map(len, found.values()))
+            if not has_more and count >= at_least:
+                return [record for _, records in sorted(found.items()) for record in records]
+            if not has_more and time.monotonic() >= deadline:
+                text = f"{count} of at least {at_least} records of topic {topic!r} arrived within {timeout} s"
+                raise self._missing(topic, text)
+            if not has_more:
+                time.sleep(_LOOK_S)
+
+    def _read_on(self, topic: str, positions: dict[str, int], found: dict[int, list[ArrivedRecord]]) -> bool:
+        """Read the next page of each partition; return whether one had anything."""
+        has_more = False
+        for answer in self._ask({"command": "records", "topic": topic, "from": positions}):
+            for number, page in answer["partitions"].items():
+                has_more = has_more or page["next"] > positions.get(number, 0)
+                positions[number] = page["next"]
+                found.setdefault(int(number), []).extend(_record(int(number), each) for each in page["records"])
+        return has_more
+
+    def check(self, topic: str, expected: Sequence[Expected], timeout: float) -> list[ArrivedRecord]:
+        """Wait for as many records as are expected; return them if they are those and no others, in any order.
+
+        Raises:
+            MissingRecordsError: They are others, or fewer after `timeout` seconds, or more.
+        """
+        wanted = [_pair(each) for each in expected]
+        records = self.records(topic, len(wanted), timeout)
+        keyed = [isinstance(each, tuple) for each in expected]
+        if any(keyed) and not all(keyed):
+            raise TypeError("expect values, or pairs of key and value, not both at once")
+        arrived = Counter((record.key if any(keyed) else None, record.value) for record in records)
+        missing, surplus = Counter(wanted) - arrived, arrived - Counter(wanted)
+        if missing or surplus:
+            parts = (("missing", missing), ("not expected", surplus))
+            text = "; ".join(f"{word}: {_listed(list(each.elements()))}" for word, each in parts if each)
+            raise self._missing(topic, f"topic {topic!r} has other records: {text}")
+        return records
+
+    def _missing(self, topic: str, text: str) -> MissingRecordsError:
+        """Return the error, with a note of what the topic has: notes keep their lines."""
+        failure = MissingRecordsError(text)
+        names = self._topics()
+        others = ", ".join(name for name in names if name != topic)
+        lines = self._described(topic) if topic in names else [f"there is no topic {topic!r}"]
+        failure.add_note("\n".join([*lines, f"other topics: {others or 'none'}"]))
+        return failure
+
+    def describe(self) -> str:
+        """Return the last records of each topic as text, for the report of a failed test."""
+        lines = [line for name in self._topics() for line in self._described(name)]
+        return "\n".join(lines or ["the broker has no topics"])
+
+    def _topics(self) -> list[str]:
+        return sorted({name for answer in self._ask({"command": "topics"}) for name in answer["topics"]})
+
+    def _described(self, topic: str) -> list[str]:
+        records = self.records(topic, 0, 0)
+        shown = records[-_SHOWN_RECORDS:]
+        partitions = Counter(record.partition for record in records)
+        counts = ", ".join(f"{number}: {count}" for number, count in sorted(partitions.items()))
+        title = f"{topic}: {counted(len(records), 'record')}" + (f" (partition {counts})" if records else "")
+        lines = [
+            f"  {record.partition}:{record.offset} key={_short(record.key)} value={_short(record.value)}"
+            + (f" headers={record.headers!r}" if record.headers else "")
+            for record in shown
+        ]
+        return [title, *(["  ..."] if len(shown) < len(records) else []), *lines]
+
+
+def _record(partition: int, page: Sequence[Any]) -> ArrivedRecord:
+    offset, timestamp, key, value, headers = page
+    pairs = [(name, _bytes(content)) for name, content in headers]
+    return ArrivedRecord(partition, offset, _bytes(key), _bytes(value), pairs, timestamp)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _pair(expected: Expected) -> tuple[bytes | None, bytes | None]:
+    key, value = expected if isinstance(expected, tuple) else (None, expected)
+    return _encoded(key), _encoded(value)
+
+
+def _encoded(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _short(data: bytes | None) -> str:
+    return (
+        repr(data) if data is None or len(data) <= _SHOWN_BYTES else f"{data[:_SHOWN_BYTES]!r}... ({len(data)} bytes)"
+    )
+
+
+def _listed(pairs: Sequence[tuple[bytes | None, bytes | None]]) -> str:
+    shown = [_short(value) if key is None else f"({_short(key)}, {_short(value)})" for key, value in pairs]
+    rest = f" and {len(shown) - _SHOWN_RECORDS} more" if len(shown) > _SHOWN_RECORDS else ""
+    return ", ".join(shown[:_SHOWN_RECORDS]) + rest

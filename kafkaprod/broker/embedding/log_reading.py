@@ -1,0 +1,79 @@
+"""The broker's side of `records()`: reads its logs for a test, page by page, without a client and its login.
+
+    {"command": "topics"}                                                    {"topics": ["orders"]}
+    {"command": "records", "topic": "orders", "from": {"0": 7}}              {"partitions": {"0": {...}, "1": {...}}}
+
+A partition has `records`, lists of offset, timestamp, key, value and headers with bytes in base64, and `next`, the
+offset to continue from. Only the partition's leader has it. Records of open and aborted transactions are left out, as
+for readers with `isolation.level=read_committed`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.embedding.commands import Command, Handler
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.compression import decompress
+
+_PAGE_BYTES: Final = 1 << 20
+
+
+def reading_handlers(broker: Broker) -> dict[str, Handler]:
+    """Return what a test reads of a broker's logs, by the name of the command. Any thread."""
+    return {
+        "topics": lambda _: {"topics": [topic.name for topic in broker.topics.all() if not topic.is_internal]},
+        "records": lambda command: _records(broker, command["topic"], command["from"]),
+    }
+
+
+def _records(broker: Broker, name: str, starts: dict[str, int]) -> Command:
+    topic = broker.topics.get(name)
+    partitions = () if topic is None else topic.partitions
+    return {
+        "partitions": {
+            str(number): _page(partition.log, starts.get(str(number), 0))
+            for number, partition in enumerate(partitions)
+            if partition.is_leader
+        }
+    }
+
+
+def _page(log: PartitionLog, start: int) -> dict[str, Any]:
+    start = max(start, log.log_start_offset)
+    if start >= log.last_stable_offset:  # nothing more; or a leader that has less than the one before
+        return {"records": [], "next": start}
+    result = log.read(start, _PAGE_BYTES, log.last_stable_offset)
+    if result.records is None:
+        return {"records": [], "next": start}
+    aborted = log.aborted_transactions(start, result.end_offset)
+    batches = read_batches(result.records.read(), decompress)
+    shown = [
+        _shown(record)
+        for batch in batches
+        if not batch.is_control and not _is_aborted(batch, aborted)
+        for record in batch
+        if record.offset >= start
+    ]
+    return {"records": shown, "next": max([start, *(batch.last_offset + 1 for batch in batches)])}
+
+
+def _is_aborted(batch: RecordBatchReader, aborted: Iterable[AbortedTransaction]) -> bool:
+    return batch.is_transactional and any(
+        each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.last_offset
+        for each in aborted
+    )
+
+
+def _shown(record: Record) -> list[Any]:
+    headers = [[name, _text(value)] for name, value in record.headers]
+    return [record.offset, record.timestamp, _text(record.key), _text(record.value), headers]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
