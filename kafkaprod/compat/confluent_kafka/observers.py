@@ -33,7 +33,7 @@ class Observer:
         self._statistics = statistics
         self._next_look = time.monotonic()
         self._next_statistics = self._next_look + settings.stats_interval_ms / 1000
-        self._closed_connections = 0.0
+        self._closed_before: float | None = None  # connections that had ended when first none was left
 
     @property
     def has_work(self) -> bool:
@@ -59,10 +59,17 @@ class Observer:
         self._events.add(lambda: callback(argument))
 
     def _look_for_errors(self) -> None:
-        """Report once that all connections are gone, each time more of them have ended without one that lives."""
+        """Report that all connections are gone when one more has failed meanwhile, and again with each further one.
+
+        The end of the last connection alone is no error: that to the bootstrap server ends before the first one to a
+        broker is open, and idle ones are closed.
+        """
         metrics = self._producer.metrics()["producer-metrics"]
         closed = float(metrics.get("connection-close-total", 0))
-        if metrics.get("connection-count", 0) == 0 and closed > self._closed_connections:
+        if metrics.get("connection-count", 0) or not closed:
+            self._closed_before = None
+            return
+        if self._closed_before is not None and closed > self._closed_before:
             text = "all broker connections are down; the log of kafkaprod has the reasons"
             self._add(self._settings.error_cb, KafkaError(CODES["_ALL_BROKERS_DOWN"], text))
-        self._closed_connections = closed
+        self._closed_before = closed
