@@ -266,6 +266,7 @@ def test_a_topic_is_created_with_all_options_that_are_described(tmp_path: Path) 
     )
     (made,) = box.ask(CreateTopicsRequest(topics=[wanted]), CreateTopicsResponse, 7).topics
     entries = described(box, TOPIC_TYPE, "made")
+    assert made.configs is not None
     assert {entry.name: entry.value for entry in made.configs} == {name: entry.value for name, entry in entries.items()}
     assert {"preallocate": "true", "retention.ms": "77", "segment.ms": "88", "flush.ms": "9"}.items() <= {
         entry.name: entry.value for entry in made.configs
