@@ -38,5 +38,6 @@ decompression          decompresses an input up to a proven end
 source                 describes one input of a load
 encodings              text in other encodings as UTF-8
 pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
+prefix                 compares the first bytes of a pipe with those that an earlier run read
 errors                 the errors that stop a load, and which of them another try may cure
 """

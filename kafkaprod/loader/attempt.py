@@ -205,6 +205,8 @@ class Attempt:
         for part, part_partitions in self._feed.at_rate(block, partitions):
             result = None
             if part.row_count:
+                if not self.has_sent:
+                    self._note_before_sending()
                 self.has_sent = True
                 result = self._producer.send_block(self._manifest.topic, part, part_partitions)
             size = int(part.sizes().sum())
@@ -254,6 +256,13 @@ class Attempt:
         self._in_flight.is_changed = False
         self._next_checkpoint_s = time.monotonic() + self._options.checkpoint_s
 
+    def _note_before_sending(self) -> None:
+        """Keep a pipe's digest before rows of it are in the log, where a later run finds and skips them."""
+        source = self._manifest.position.source
+        if self._file is not None and self._sources[source].pipe is not None and not self._manifest.position.digest:
+            self._note_pipe()
+            self._file.write(self._manifest)
+
     def _note_pipe(self) -> None:
         """Give the position of a pipe's first block a digest, too: what was read by now is what must come again."""
         position = self._manifest.position
@@ -274,5 +283,6 @@ class Attempt:
                 self._producer.flush(wait_s)
             while self._in_flight and self._in_flight.settle(timeout_s=0.0):
                 pass
-        with contextlib.suppress(KafkaError, TimeoutError):
-            self._checkpoint(wait_s)
+        if self.has_sent or self._in_flight.is_changed:  # else an input that was refused would become the load's
+            with contextlib.suppress(KafkaError, TimeoutError):
+                self._checkpoint(wait_s)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kafkaprod._core.columns.row_partitions import partitions_of_keys, partitions_of_runs
 from kafkaprod.loader.errors import BadRow
 from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.opening import keep_digest
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
@@ -81,7 +82,7 @@ class Feed:
         reading: How to read them.
         target: Where rows go.
         rate: Records a second at most; None: as fast as it goes.
-        can_resume: Pipes without compression are compared with what they were when the load is continued.
+        can_resume: Pipes are compared with what they were when the load is continued.
     """
 
     def __init__(
@@ -96,8 +97,7 @@ class Feed:
         self._sources = sources
         if can_resume:
             for source in sources:
-                if source.pipe is not None and source.compression == "none":  # gzip's bytes have a time in them
-                    source.pipe.keep_digest()
+                keep_digest(source)
         self._reading = reading
         self._target = target
         self._rate = rate

@@ -69,6 +69,7 @@ class Load:
         self._sink = sink
         self._file = manifest_file
         self._manifest = manifest
+        self._before: bytes | None = None  # the file of a load before this one
         self.has_sent = manifest is not None  # whether a row may be in the log
         self.report = LoadReport(options.topic, manifest=None if manifest_file is None else str(manifest_file.path))
         self._job = Job(sources, reading, options, sink, progress, manifest_file, self.report)
@@ -113,7 +114,7 @@ class Load:
                 is_resumed = True
         except BaseException:
             if not self.has_sent and self._file is not None:
-                self._file.remove()  # the command may be corrected and given again
+                self._file.put_back(self._before)  # the command may be corrected and given again
             raise
         finally:
             self.report.seconds = time.monotonic() - started
@@ -194,6 +195,7 @@ class Load:
             partitions = counted(len(ends), "partition")
             raise LoadRefusedError(f"topic {topic!r} has {partitions}, but no partition {self._options.partition}")
         if self._file is not None:
+            self._before = self._file.content()
             self._file.write(manifest)
         return manifest
 

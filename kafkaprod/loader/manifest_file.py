@@ -140,14 +140,33 @@ class ManifestFile:
                 f"the manifest {self.path} is left as it was, because what would replace it is damaged: {error}. "
                 "--resume continues the load from there"
             ) from error
+        self._replace(text.encode())
+
+    def content(self) -> bytes | None:
+        """Return the file as it is, whatever is in it; None if there is none that can be read."""
+        try:
+            with open(os.open(self.path, os.O_RDONLY | _OPENING), "rb") as file:
+                return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+        except OSError:
+            return None
+
+    def put_back(self, content: bytes | None) -> None:
+        """Have the file as it was before; None: there was none."""
+        with contextlib.suppress(OSError, LoadError):
+            if content is None:
+                self.path.unlink()
+            else:
+                self._replace(content)
+
+    def _replace(self, content: bytes) -> None:
         beside = self.path.with_name(self.path.name + ".new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
                 beside.unlink()
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENING, _OWNER_ONLY)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with open(descriptor, "wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, self.path)
@@ -156,11 +175,6 @@ class ManifestFile:
             with contextlib.suppress(OSError):
                 beside.unlink()
             raise self._cannot_be_written(error) from error
-
-    def remove(self) -> None:
-        """Remove the file."""
-        with contextlib.suppress(OSError):
-            self.path.unlink()
 
     def _cannot_be_written(self, error: OSError) -> LoadError:
         return LoadError(

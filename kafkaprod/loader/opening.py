@@ -126,6 +126,7 @@ def open_source(source: Source) -> Iterator[WholeInput]:
             stream = raw
         else:
             stream = DecompressedStream(raw, source.compression, source.name)
+            stream = stream if source.pipe is None else source.pipe.decompressed(stream)
         if source.encoding is not None and source.encoding != UTF8 and source.format not in BINARY_FORMATS:
             stream = Utf8Stream(stream, source.encoding, source.name)
         whole = WholeInput(stream, source, file)
@@ -138,6 +139,18 @@ def open_raw(source: Source) -> io.RawIOBase:
     if source.pipe is not None:
         return source.pipe.open()
     return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
+
+
+def keep_digest(source: Source) -> None:
+    """Have a pipe know what was read of it, so that a later run of the load can compare it. Raises as `open_source`."""
+    if source.pipe is None:
+        return
+    if source.compression == "none":
+        source.pipe.keep_digest()
+    elif source.compression == "zip":
+        source.pipe.keep_digest_of_content([(info.filename, info.file_size, info.CRC) for info in zip_members(source)])
+    else:
+        source.pipe.keep_digest_of_content()
 
 
 # -- zip archives ------------------------------------------------------------------------------------------------------

@@ -17,15 +17,15 @@ import stat
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
-from typing import IO, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import IO, Final
 
 from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.prefix import Archive, Content, Prefix
 
 STDIN: Final = "-"
 KEPT_BYTES: Final = 8 << 20
 PIPE_BYTES: Final = 1 << 20
-DIGEST_DIGITS: Final = 32
 _NAMES_OF_STDIN: Final = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
@@ -75,12 +75,6 @@ def _descriptor_of_stdin() -> int:
     return sys.stdin.fileno()
 
 
-class _Hash(Protocol):
-    def update(self, data: memoryview, /) -> None: ...
-
-    def hexdigest(self) -> str: ...
-
-
 class Pipe:
     """An open pipe and the first bytes that were read from it; closed when it is no longer referenced.
 
@@ -102,8 +96,8 @@ class Pipe:
         self._take: Callable[[memoryview], object] | None = None
         self._at_end: Callable[[int], object] | None = None
         self._ahead = bytearray()  # was read, and not given on yet
-        self._digest: _Hash | None = None  # of all that was read
-        self._known = (0, "")  # a number of bytes, and the digest that they must have
+        self._prefix: Prefix | None = None  # of all that was read
+        self._content: Content | Archive | None = None  # the same of what is compressed
 
     def open(self) -> io.RawIOBase:
         """Return a stream that begins with the first byte; a read does not wait for more than is there."""
@@ -146,14 +140,26 @@ class Pipe:
 
     def keep_digest(self) -> None:
         """Have a digest of all bytes, those that were read before too, unless they are not kept."""
-        if self._digest is None and self._has_all:
-            self._digest = hashlib.sha256(self._kept)
+        if self._prefix is None and self._has_all:
+            self._prefix = Prefix(self._name, self._kept)
+
+    def keep_digest_of_content(self, files: Sequence[tuple[str, int, int]] | None = None) -> None:
+        """Have a digest of what is compressed, in place of the bytes themselves.
+
+        Args:
+            files: Name, size and checksum of each file of an archive; None: it is no archive.
+        """
+        if self._content is None:
+            self._content = Content(self._name) if files is None else Archive(self._name, files)
+
+    def decompressed(self, stream: io.RawIOBase) -> io.RawIOBase:
+        """Return what reads a stream of the decompressed content, so that it is compared where that is wanted."""
+        return self._content.open(stream) if isinstance(self._content, Content) else stream
 
     def prefix(self) -> tuple[int, str]:
         """Return how many bytes were read so far and their digest; (0, ""): not known."""
-        if self._digest is None:
-            return 0, ""
-        return self._end + len(self._ahead), self._digest.hexdigest()[:DIGEST_DIGITS]
+        prefix = self._content or self._prefix
+        return (0, "") if prefix is None else prefix.value()
 
     def expect_prefix(self, count: int, digest: str) -> None:
         """Compare the first bytes with what an earlier run read, as soon as they are read.
@@ -165,48 +171,29 @@ class Pipe:
         Raises:
             LoadError: They are others; also raised to who reads them.
         """
-        if not digest or self._digest is None:
+        if not digest:
             return
-        if count <= len(self._kept):
-            self._compare(hashlib.sha256(memoryview(self._kept)[:count]), count, digest)
-        elif self._has_all:
-            self._known = count, digest
+        if self._content is not None:
+            self._content.expect(count, digest)
+        elif self._prefix is not None and count <= len(self._kept):
+            self._prefix.compare(hashlib.sha256(memoryview(self._kept)[:count]), count, digest)
+        elif self._prefix is not None and self._has_all:
+            self._prefix.expect(count, digest)
 
     def check_prefix(self) -> None:
         """Read the bytes that an earlier run read, to compare them before another row is sent. Raises LoadError."""
-        while self._known[1]:
-            room = bytearray(min(self._known[0] - self._end - len(self._ahead), PIPE_BYTES))
+        if self._content is not None:
+            self._content.check()
+        while self._prefix is not None and (missing := self._prefix.missing):
+            room = bytearray(min(missing, PIPE_BYTES))
             count = self._read(memoryview(room))
             if not count:
-                raise LoadError(
-                    f"{self._name} ends after {self._end + len(self._ahead):,} bytes, and an earlier run of the load "
-                    f"read {self._known[0]:,}: give the same bytes again, or start over with --restart"
-                )
+                self._prefix.end()
             self._ahead += room[:count]
 
     @property
     def _has_all(self) -> bool:
         return self._end == len(self._kept) and not self._ahead
-
-    def _compare(self, content: _Hash, count: int, digest: str) -> None:
-        if content.hexdigest()[:DIGEST_DIGITS] != digest:
-            raise LoadError(
-                f"the first {count:,} bytes of {self._name} are not those that an earlier run of the load read: give "
-                "the same bytes again, or start over with --restart"
-            )
-
-    def _note(self, data: memoryview) -> None:
-        """Take bytes into the digest, and compare it where an earlier run stopped."""
-        if self._digest is None:
-            return
-        count, digest = self._known
-        left = count - self._end - len(self._ahead) if digest else 0
-        if digest and len(data) >= left:
-            self._digest.update(data[:left])
-            self._compare(self._digest, count, digest)
-            self._known = 0, ""
-            data = data[left:]
-        self._digest.update(data)
 
     def read_at(self, position: int, room: memoryview) -> int:
         """Read bytes from a position on into `room`.
@@ -241,7 +228,8 @@ class Pipe:
             poll = select.poll()
             poll.register(self._raw.fileno(), select.POLLIN)
             poll.poll()
-        self._note(room[:count])
+        if self._prefix is not None:
+            self._prefix.take(room[:count])
         if self._take is not None and count:
             self._take(room[:count])
         if self._at_end is not None and not count and len(room):

@@ -212,6 +212,52 @@ def test_a_command_that_failed_before_it_sent_anything_can_be_corrected(rig: Loa
     assert len(rig.values()) == 1
 
 
+def test_a_refused_run_leaves_the_manifest_of_the_load_before_as_it_was(rig: LoadRig, tmp_path: Path) -> None:
+    rig.create()
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"id,n\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(500)) + b"x,y,z\n")
+    assert rig.run(str(path)).code == 1
+    (file,) = rig.state_dir.glob("*.load.json")
+    manifest = file.read_bytes()
+    for arguments in (
+        (),
+        ("--resume", "--key", "n"),
+        ("--resume", "--columns", "id"),
+        ("--resume", "--expect-bytes", "7"),
+        ("--restart", "--partition", "7"),
+        ("--restart", "--key", "nothing"),
+        ("--restart", "--timestamp", "n"),  # its first row is a bad one
+        ("--restart", "--expect-bytes", "7"),
+        ("--resume", "-X", "enable.idempotence=false"),
+    ):
+        assert rig.run(str(path), *arguments).code in (1, 2), arguments
+        assert file.read_bytes() == manifest, arguments
+    good = path.read_bytes()
+    for changed in (good + b"1,2\n", b"X" + good, b"", b"id,id\n" + good[5:]):
+        path.write_bytes(changed)
+        assert rig.run(str(path), "--resume").code in (1, 2)
+        assert file.read_bytes() == manifest
+    assert len(rig.values()) == 500
+
+
+def test_a_pipe_is_known_when_its_first_row_is_sent(rig: LoadRig) -> None:
+    rig.create()
+    command = rig.command("-", "--checkpoint-interval", "600")
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as load:
+        assert load.stdin is not None
+        load.stdin.write(b"".join(line + b"\n" for line in LINES))
+        load.stdin.flush()
+        wait_until(lambda: bool(rig.values()), 60, "the first rows")
+        load.kill()
+    count = len(rig.values())
+    done = rig.run("-", "--resume", stdin=b"\n".join([b"foreign" for _ in LINES]))
+    assert done.code == 1
+    assert "are not those that an earlier run of the load read" in done.err
+    assert len(rig.values()) == count
+    assert rig.run("-", "--resume", stdin=b"\n".join(LINES)).code == 0
+    assert sorted(rig.values()) == sorted(LINES)
+
+
 def test_an_input_that_changed_is_not_resumed(rig: LoadRig, path: Path, client: ClusterClient) -> None:
     rig.create(1)
     begin(rig, path, client)

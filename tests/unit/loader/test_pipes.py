@@ -29,6 +29,7 @@ from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import Pipe
+from kafkaprod.loader.prefix import DIGEST_DIGITS
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
@@ -283,9 +284,9 @@ def test_bytes_that_were_read_ahead_come_in_their_order() -> None:
     pipe.keep_digest()
     stream = pipe.open()
     assert stream.read(3) == content[:3]
-    pipe.expect_prefix(500, hashlib.sha256(content[:500]).hexdigest()[: pipes.DIGEST_DIGITS])
+    pipe.expect_prefix(500, hashlib.sha256(content[:500]).hexdigest()[:DIGEST_DIGITS])
     pipe.check_prefix()
     assert pipe.prefix()[0] == 500
     assert stream.read(100) == content[3:103]
     assert stream.readall() == content[103:]
-    assert pipe.prefix() == (len(content), hashlib.sha256(content).hexdigest()[: pipes.DIGEST_DIGITS])
+    assert pipe.prefix() == (len(content), hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS])

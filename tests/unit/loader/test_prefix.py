@@ -1,0 +1,80 @@
+"""The first bytes of a pipe, compared with those of an earlier run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+
+import pytest
+
+from kafkaprod.loader import prefix
+from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.prefix import DIGEST_DIGITS, Archive, Content, Prefix
+
+DATA = bytes(range(256)) * 4
+FOREIGN = b"\xff" + DATA[1:]
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS]
+
+
+@pytest.mark.parametrize("count", [0, 1, 255, 256, 1000, 1024])
+@pytest.mark.parametrize("step", [1, 7, 256, 5000])
+def test_bytes_are_compared_where_an_earlier_run_stopped_however_they_come(count: int, step: int) -> None:
+    taken = Prefix("stdin")
+    taken.expect(count, digest(DATA[:count]))
+    for place in range(0, len(DATA), step):
+        assert taken.missing == max(count - place, 0)
+        taken.take(memoryview(DATA)[place : place + step])
+    assert taken.missing == 0
+    assert taken.value() == (len(DATA), digest(DATA))
+
+
+@pytest.mark.parametrize("step", [1, 300, 5000])
+def test_other_bytes_are_refused_when_the_last_of_them_comes(step: int) -> None:
+    taken = Prefix("stdin")
+    taken.expect(600, digest(DATA[:600]))
+    last = 599 // step * step
+    for place in range(0, last, step):
+        taken.take(memoryview(FOREIGN)[place : place + step])
+    with pytest.raises(LoadError, match="the first 600 bytes of stdin are not those that an earlier run"):
+        taken.take(memoryview(FOREIGN)[last : last + step])
+
+
+@pytest.mark.parametrize("looks", [[], [10], [400], [10, 400, 600]])  # opened before, to see what it is
+def test_content_that_is_opened_several_times_is_compared_once(
+    looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefix, "AHEAD_BYTES", 100)
+    for data in (DATA, FOREIGN):
+        content = Content("stdin")
+        content.expect(500, digest(DATA[:500]))
+        with contextlib.nullcontext() if data == DATA else pytest.raises(LoadError, match="500 decompressed bytes"):
+            for count in looks:
+                assert content.open(io.BytesIO(data)).read(count) == data[:count]  # type: ignore[arg-type]
+            stream = content.open(io.BytesIO(data))  # type: ignore[arg-type]
+            assert stream.read(50) == data[:50]
+            content.check()
+            assert stream.readall() == data[50:]  # what was read ahead, too
+            assert content.value() == (len(data), digest(data))
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_content_that_ends_too_early_is_refused(has_read: bool) -> None:
+    content = Content("stdin")
+    content.expect(500, digest(DATA[:500]))
+    stream = content.open(io.BytesIO(DATA[:499]))  # type: ignore[arg-type]
+    if has_read:
+        assert stream.readall() == DATA[:499]
+    with pytest.raises(LoadError, match="ends after 499 decompressed bytes, and an earlier run of the load read 500"):
+        content.check()
+
+
+def test_archives_are_the_same_if_their_files_are() -> None:
+    first = Archive("stdin", [("a", 1, 2)]).value()
+    Archive("stdin", [("a", 1, 2)]).expect(*first)
+    for files in ([("a", 1, 3)], [("b", 1, 2)], [("a", 1, 2), ("b", 0, 0)], []):
+        with pytest.raises(LoadError, match="the files in the archive stdin are not those"):
+            Archive("stdin", files).expect(*first)
