@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -35,18 +34,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 from tests.kafka.cluster import KafkaCluster
-from tests.spark import streaming_driver
 from tests.spark.sessions import local_session
+from tests.spark.stalls import Patience, report_of
 from tests.spark.streaming_driver import FILES_A_BATCH, SMALL_BUFFER
+from tests.spark.targets import target
 from tests.spark.topics import committed_values, count_of, seen_once
 from tests.spark.two_copies import run_two_copies
 
 ROWS = 20_000
-PATIENCE_S = 400.0  # for a machine that does much else
-DRIVER = Path(streaming_driver.__file__)
+DRIVER = "tests.spark.streaming_driver"
 
 
 @dataclass
@@ -136,10 +134,22 @@ def kill_workers(servers: str, topic: str, delay_s: float, is_done: threading.Ev
     return not is_done.is_set()
 
 
-def await_records(servers: str, topic: str, more_than: int = 0) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def await_records(servers: str, topic: str, more_than: int = 0, pid: int | None = None) -> None:
+    """Wait for more records; `pid`: the program that sends them, if it is not this one.
+
+    Raises:
+        AssertionError: There are none; the text says what the program does.
+    """
+    program = os.getpid() if pid is None else pid
+    patience = Patience(program)
     while count_of(servers, topic) <= more_than:
-        assert time.monotonic() < deadline, f"no more than {more_than} records in {topic}"
+        if patience.is_over() or _has_ended(program):
+            report = report_of(program, servers)
+            raise AssertionError(f"no more than {more_than} records in {topic}\n{report}")
+
+
+def _has_ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def run_worker(spark: SparkSession, servers: str, rng: random.Random, tally: Tally) -> None:
@@ -199,25 +209,43 @@ def run_driver(servers: str, rng: random.Random, tally: Tally, kills: int, way: 
     topic, source = new_topic(), directory / "in"
     source.mkdir()
     expected: list[bytes] = []
-    command = [sys.executable, str(DRIVER), servers, topic, str(source), str(directory / "checkpoint"), way]
+    command = [sys.executable, "-m", DRIVER, servers, topic, str(source), str(directory / "checkpoint"), way]
     command += ["transactional"] if tally.is_transactional else []
-    while True:
+    is_done = False
+    while not is_done:
         before = count_of(servers, topic)
         add_files(source, expected)
-        process = subprocess.Popen(
-            command, env=os.environ | {"PYSPARK_PYTHON": sys.executable}, stderr=subprocess.DEVNULL, process_group=0
-        )
-        if tally.faults < kills:
-            await_records(servers, topic, more_than=before)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0, 1.5))
-            tally.faults += process.poll() is None
+        with (directory / "driver.err").open("wb") as output:
+            process = subprocess.Popen(
+                command, env=os.environ | {"PYSPARK_PYTHON": sys.executable}, stderr=output, process_group=0
+            )
+        try:
+            if tally.faults < kills:
+                await_records(servers, topic, before, process.pid)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(rng.uniform(0, 1.5))
+                tally.faults += process.poll() is None
+            else:
+                await_exit(process, servers)
+                is_done = True
+        except AssertionError as error:
+            error.add_note((directory / "driver.err").read_text(errors="replace")[-8000:])
+            raise
+        finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # the JVM and the driver; workers are not among them
             process.wait()
-        elif process.wait(PATIENCE_S) == 0:
-            break
     tally.add(servers, topic, expected)
+
+
+def await_exit(process: subprocess.Popen[bytes], servers: str) -> None:
+    """Wait for the good end of a stream's driver. Raises AssertionError: another end, or none; the text says why."""
+    patience = Patience(process.pid)
+    while process.poll() is None:
+        assert not patience.is_over(), f"the driver does not end\n{report_of(process.pid, servers)}"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+    assert process.returncode == 0, f"the driver ended with {process.returncode}"
 
 
 def add_files(source: Path, expected: list[bytes]) -> None:
@@ -245,6 +273,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for name in ("worker", "task", "speculation", "broker", "driver"):
         parser.add_argument(f"--{name}", type=int, default=0, metavar="FAULTS", help="how many (default: 0)")
+    parser.add_argument("--kafka", action="store_true", help="write to Apache Kafka, not to the embedded broker")
     parser.add_argument("--transactional", action="store_true", help="write with delivery=transactional")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
@@ -257,8 +286,7 @@ def main() -> None:
         while tally.faults < getattr(arguments, name):
             run(tally)
 
-    with EmbeddedBroker(auto_create_topics=True, num_partitions=3) as broker:
-        servers = broker.bootstrap_servers
+    with target(is_kafka=arguments.kafka) as servers:
         if arguments.worker or arguments.task or arguments.broker:
             size = {"spark__sql__execution__arrow__maxRecordsPerBatch": "1000"}
             with local_session("local[2,4]", **size) as spark:

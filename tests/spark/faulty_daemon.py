@@ -24,6 +24,7 @@ from pyspark import TaskContext, daemon
 
 from kafkaprod.producer import Producer
 from kafkaprod.spark import exactly_once, writing
+from tests.spark.stalls import show_stacks_on_signal
 
 VARIABLE = "KAFKAPROD_FAULTS"
 PLACES = ("within", "rows", "mark", "commit")
@@ -135,6 +136,7 @@ def install(faults: Faults) -> None:
 
 
 if __name__ == "__main__":
+    show_stacks_on_signal()
     if VARIABLE in os.environ:
         install(Faults(Path(os.environ[VARIABLE])))
     daemon.manager()

@@ -3,7 +3,8 @@
 python -m tests.spark.lost_shuffle_program SERVERS TOPIC ROWS DIRECTORY
 
 A program of its own: Spark takes the executor that lost files for dead, and in a local session that is the driver. From
-then on it cannot find results of more than a MiB there.
+then on it cannot find results of more than a MiB there, and each heartbeat fails, as it looks for a scheduler that
+local mode does not have: after 60 of them, ten minutes, the JVM exits (spark.executor.heartbeat.maxFailures).
 """
 
 from __future__ import annotations

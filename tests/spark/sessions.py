@@ -22,8 +22,7 @@ def local_session(master: str, **more: str) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
-        # On a busy machine a heartbeat can be two minutes late. Local mode cannot register again after that, and the
-        # JVM ends ten minutes later without a word to Python.
+        # A heartbeat that is late on a busy machine shall not count as a lost executor.
         "spark.network.timeout": "1200s",
     } | {name.replace("__", "."): value for name, value in more.items()}
     for name, value in settings.items():

@@ -1,6 +1,6 @@
 """A driver that streams a directory into a topic until there is nothing more; made to be killed and started again.
 
-    python tests/spark/streaming_driver.py localhost:9092 my-topic INPUT CHECKPOINT format|foreach_batch [transactional]
+    python -m tests.spark.streaming_driver localhost:9092 my-topic INPUT CHECKPOINT format|foreach_batch [transactional]
 
 A few files a micro-batch, headers that tell repeated rows, and a buffer so small that rows reach the topic bit by bit.
 """
@@ -11,6 +11,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from kafkaprod.spark import foreach_batch
+from tests.spark.stalls import show_stacks_on_signal
 
 FILES_A_BATCH = 4
 SMALL_BUFFER = {
@@ -22,6 +23,7 @@ SMALL_BUFFER = {
 
 def main() -> None:
     servers, topic, source, checkpoint, way, *delivery = sys.argv[1:]
+    show_stacks_on_signal()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
         SparkSession.builder.master("local[2]")
