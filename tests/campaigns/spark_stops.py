@@ -2,8 +2,8 @@
 
     stages       the stage of a batch write is cancelled while its tasks send; the write is made again with its write.id
     queries      a stream's query is stopped inside a micro-batch, and started again from its checkpoint
-    connect      over Spark Connect: a stage before the sink fails once for each task, or the write is interrupted and
-                 made again; needs grpcio and grpcio-status, and runs in a process of its own
+    connect      over Spark Connect: a stage before the sink fails once for each task, of a batch or a stream, or the
+                 write is interrupted and made again; needs grpcio and grpcio-status, and runs in a process of its own
 
 All writes have `delivery=transactional`; a reader of committed data must see each row once. Only what came while rows
 were sent counts as a fault: a write that ended with an error, a query that had not come to its end.
@@ -25,12 +25,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.spark import foreach_batch
-from tests.campaigns.spark_faults import PATIENCE_S, Tally, add_files, await_records, new_topic, rows_of, save
-from tests.spark.failing_stages import BATCHES, fails_in_python
+from tests.campaigns.spark_faults import Tally, add_files, await_records, new_topic, rows_of, save
+from tests.spark.failing_stages import BATCHES, expected_values, fails_in_python
 from tests.spark.sessions import local_session
+from tests.spark.stalls import await_end
 from tests.spark.streaming_driver import FILES_A_BATCH, SMALL_BUFFER
+from tests.spark.streams import run_stream, start_stream
+from tests.spark.targets import target
 from tests.spark.topics import count_of
 
 STOPS_A_QUERY = 5
@@ -96,10 +97,7 @@ def run_stages(spark: SparkSession, servers: str, rng: random.Random, tally: Tal
 def start_query(spark: SparkSession, options: dict[str, str], directory: Path, by_batch: bool) -> Any:
     """Start the stream of a directory, a few files a micro-batch."""
     rows = spark.readStream.option("maxFilesPerTrigger", str(FILES_A_BATCH)).text(str(directory / "in"))
-    writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(directory / "checkpoint"))
-    if by_batch:
-        return writer.foreachBatch(foreach_batch(options)).start()
-    return writer.format("kafkaprod").options(**options).start()
+    return start_stream(rows, directory / "checkpoint", options, by_batch)
 
 
 def run_query(spark: SparkSession, servers: str, rng: random.Random, tally: Tally, directory: Path) -> None:
@@ -114,8 +112,7 @@ def run_query(spark: SparkSession, servers: str, rng: random.Random, tally: Tall
         add_files(directory / "in", expected)
         query = start_query(spark, options, directory, by_batch)
         if stops == STOPS_A_QUERY:
-            assert query.awaitTermination(PATIENCE_S)
-            assert query.exception() is None, query.exception()
+            await_end(query, servers)
             break
         await_records(servers, topic, more_than=before)
         if not query.awaitTermination(rng.uniform(0.01, 1.0)):
@@ -138,10 +135,15 @@ def connect_session() -> SparkSession:
     return builder.getOrCreate()
 
 
-def run_connect(spark: SparkSession, servers: str, rng: random.Random, tally: Tally) -> None:
-    """One batch write, interrupted or with a stage that fails before the sink; or a stream of such a stage."""
-    df, expected = rows_of(spark)
+def run_connect(spark: SparkSession, servers: str, rng: random.Random, tally: Tally, directory: Path) -> None:
+    """A batch write, interrupted or with a stage that fails before the sink, and a stream with such a stage."""
     topic = new_topic()
+    if tally.runs % 4 == 3:
+        expected = _connect_stream(spark, servers, topic, rng, directory)
+        tally.faults += 1
+        tally.add(servers, topic, expected)
+        return
+    df, expected = rows_of(spark)
     if tally.runs % 2:
         tally.faults += save_until_whole(df, servers, topic, rng, spark.interruptAll, 1)
     else:
@@ -149,6 +151,17 @@ def run_connect(spark: SparkSession, servers: str, rng: random.Random, tally: Ta
         save(failing, servers, topic, by_format=rng.random() < 0.5, is_transactional=True)
         tally.faults += 2  # each task's first attempt
     tally.add(servers, topic, expected)
+
+
+def _connect_stream(spark: SparkSession, servers: str, topic: str, rng: random.Random, directory: Path) -> list[bytes]:
+    """Stream one file by the data source or `foreachBatch`, with a stage that fails; return the rows."""
+    (directory / "in").mkdir()
+    expected = expected_values()
+    (directory / "in" / "1.txt").write_bytes(b"\n".join(expected))
+    df = fails_in_python(rng.randrange(0, BATCHES + 1))(spark.readStream.text(str(directory / "in")))
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "transactional"}
+    run_stream(df, directory / "checkpoint", options, by_batch=rng.random() < 0.5)
+    return expected
 
 
 # -- the campaign ------------------------------------------------------------------------------------------------------
@@ -178,24 +191,30 @@ def run_classic(arguments: argparse.Namespace, servers: str, rng: random.Random)
         repeat("queries", arguments.queries, lambda tally: run_query(spark, servers, rng, tally, next(directories)))
 
 
+def run_over_connect(arguments: argparse.Namespace, rng: random.Random) -> None:
+    spark, servers = connect_session(), arguments.servers
+    with tempfile.TemporaryDirectory() as scratch:
+        directories = numbered(Path(scratch))
+        repeat("connect", arguments.connect, lambda tally: run_connect(spark, servers, rng, tally, next(directories)))
+
+
 def main() -> None:
     """Run as the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.spark_stops", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     for name in ("stages", "queries", "connect"):
         parser.add_argument(f"--{name}", type=int, default=0, metavar="FAULTS", help="how many (default: 0)")
+    parser.add_argument("--kafka", action="store_true", help="write to Apache Kafka, not to the embedded broker")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--servers", help=argparse.SUPPRESS)  # of the process that speaks Spark Connect
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     rng = random.Random(arguments.seed)
     if arguments.servers:
-        spark = connect_session()
-        repeat("connect", arguments.connect, lambda tally: run_connect(spark, arguments.servers, rng, tally))
+        run_over_connect(arguments, rng)
         return
     print(f"seed {arguments.seed}", flush=True)
-    with EmbeddedBroker(auto_create_topics=True, num_partitions=3) as broker:
-        servers = broker.bootstrap_servers
+    with target(is_kafka=arguments.kafka) as servers:
         if arguments.stages or arguments.queries:
             run_classic(arguments, servers, rng)
         if arguments.connect:
