@@ -88,6 +88,14 @@ async def test_records_in_batches_of_the_program(servers: str, topic: str, read:
     assert len(await asyncio.to_thread(read, topic, batch.record_count())) == batch.record_count()
 
 
+async def test_a_batch_refuses_a_header_whose_name_is_no_text(servers: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        batch = producer.create_batch()
+        with pytest.raises(TypeError, match="the name of a header must be str, not bytes"):
+            batch.append(timestamp=None, key=None, value=b"v", headers=[(b"name", b"content")])
+        assert batch.record_count() == 0
+
+
 async def test_a_transaction_commits_and_aborts(servers: str, topic: str, read: Read) -> None:
     async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic) as producer:
 

@@ -328,6 +328,13 @@ def test_metadata_has_brokers_topics_and_partitions(servers: str, topic: str) ->
     assert missing.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+@pytest.mark.parametrize("name", ["\ud800", "x" * 40_000])
+def test_a_name_that_no_request_can_hold_is_an_invalid_argument(servers: str, name: str) -> None:
+    with pytest.raises(KafkaException, match="topics: name") as caught:
+        Producer({"bootstrap.servers": servers}).list_topics(name, 10)
+    assert caught.value.args[0].code() == KafkaError._INVALID_ARG
+
+
 def test_a_batch_of_dicts_is_produced_with_headers(servers: str, topic: str, read: Read) -> None:
     producer = Producer({"bootstrap.servers": servers})
     messages: list[dict[str, Any]] = [

@@ -46,6 +46,8 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
             'startingOffsets: Expected earliest, latest or e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}, got soon',
         ),
         ({"subscribe": "t", "startingOffsets": "[1]"}, "startingOffsets: Expected"),
+        ({"subscribe": "t", "startingOffsets": '{"a":' * 50_000}, "startingOffsets: Expected"),
+        ({"assign": "[" * 50_000}, "Expected e.g."),
         ({"subscribe": "t", "startingOffsets": '{"t":5}'}, "startingOffsets: Expected"),
         ({"subscribe": "t", "endingOffsets": '{"t":{"a":5}}'}, "endingOffsets: Expected"),
         ({"subscribe": "t", "endingOffsets": '{"t":{"0":-3}}'}, "endingOffsets: Expected"),
