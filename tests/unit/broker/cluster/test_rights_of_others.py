@@ -7,9 +7,6 @@ broker that never had the secret resources: its answers must be the same, and no
 
 from __future__ import annotations
 
-import itertools
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from kafkaprod.broker.cluster.acls import Acl
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.field_types import ArrayType, FieldType, FixedType, ScalarType, StructType
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -50,18 +46,11 @@ from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from kafkaprod.protocol.schema import Request, Response, Struct
+from kafkaprod.protocol.schema import Request, Response
 from tests.support.broker.broker_requests import produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import make_batch
-from tests.support.net.protocol_samples import kind_of
-
-MINE, SECRET, FRESH = "mine", "secret", "fresh"
-STRANGE_ID = uuid.UUID(int=77)
-MARKS = {MINE: b"\xdd" * 16, SECRET: b"\xee" * 16}
-RESOURCE_TYPES = (acls.TOPIC, acls.GROUP, acls.CLUSTER, acls.TRANSACTIONAL_ID, 32)
-MOST_COMBINATIONS = 120
-TIMES = {"timeout_ms", "max_wait_ms", "timeout", "transaction_timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"}
+from tests.support.broker.naming_requests import MARKS, MINE, SECRET, requests
 
 
 def commit_offset(box: BrokerWithoutSockets, *, group: str, topic: str) -> None:
@@ -136,97 +125,6 @@ class World:
         )
 
 
-def requests(api: ApiKey, version: int, ids: dict[str, uuid.UUID]) -> Iterator[Request]:
-    """Yield requests with each combination of values in the fields that name something."""
-    fields = sorted(set(_naming_fields(REQUESTS[api], version)))
-    choices = [_values(name, kind, ids) for name, kind in fields]
-    # Too many combinations are thinned out evenly.
-    total = 1
-    for values in choices:
-        total *= len(values)
-    step = max(1, total // MOST_COMBINATIONS)
-    if step > 1 and step % 2 == 0:
-        step += 1
-    for combination in itertools.islice(itertools.product(*choices), 0, None, step):
-        given = {name: value for (name, _), value in zip(fields, combination, strict=True)}
-        for resource_type in RESOURCE_TYPES if _has_resource_type(REQUESTS[api], version) else (0,):
-            for shape in (1, 2, 0, None):
-                yield _build(REQUESTS[api], version, given, resource_type, shape)
-
-
-def _fields(struct_class: type[Struct], version: int) -> Iterator[tuple[str, FieldType]]:
-    for item in struct_class.fields:
-        if not item.is_in(version):
-            continue
-        kind: Any = item.type
-        while isinstance(kind, ArrayType):
-            kind = kind.element
-        if isinstance(kind, StructType):
-            kind = kind.struct_class
-        if isinstance(kind, type):
-            yield from _fields(kind, version)
-        else:
-            yield item.name, kind
-
-
-def _naming_fields(struct_class: type[Struct], version: int) -> Iterator[tuple[str, str]]:
-    for name, kind in _fields(struct_class, version):
-        if isinstance(kind, ScalarType) and kind_of(kind) in ("string", "uuid"):
-            yield name, kind_of(kind) + ("?" if kind.is_nullable(version) else "")
-
-
-def _has_resource_type(struct_class: type[Struct], version: int) -> bool:
-    return any(name.startswith("resource_type") for name, _ in _fields(struct_class, version))
-
-
-def _values(name: str, kind: str, ids: dict[str, uuid.UUID]) -> list[Any]:
-    if kind.startswith("uuid"):
-        return [None, ids[SECRET], uuid.UUID(bytes=MARKS[MINE]), STRANGE_ID]
-    is_resource = any(word in name for word in ("name", "topic", "group", "id", "user", "entity", "pattern"))
-    if not is_resource or name in ("member_id", "client_id", "rack_id", "group_instance_id", "protocol_name"):
-        return [""]
-    missing = None if kind.endswith("?") else ""
-    return [SECRET, missing, MINE, FRESH]
-
-
-def _build(struct_class: type[Struct], version: int, given: dict[str, Any], resource_type: int, shape: Any) -> Any:
-    """Make a struct: arrays have `shape` elements, the first of them names what is `mine` if there are two."""
-
-    def value_of(name: str, kind: Any, is_first_of_two: bool) -> Any:
-        if isinstance(kind, ArrayType):
-            if shape is None and kind.is_nullable(version):
-                return None
-            count = shape or 0
-            return [value_of(name, kind.element, count == 2 and index == 0) for index in range(count)]
-        if isinstance(kind, StructType):
-            return value_of(name, kind.struct_class, is_first_of_two)
-        if isinstance(kind, type):
-            return struct(kind, is_first_of_two)
-        if isinstance(kind, FixedType):
-            return number_of(name, kind)
-        if kind_of(kind) == "string":
-            value = given.get(name, "")
-            return MINE if is_first_of_two and value == SECRET else value
-        if kind_of(kind) == "uuid":
-            return given.get(name)
-        return make_batch() if kind_of(kind) == "records" else b""
-
-    def number_of(name: str, kind: FixedType) -> Any:
-        if kind.format == "?":
-            return True
-        if name.startswith("resource_type"):
-            return resource_type
-        return {"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1}.get(name, int(name in TIMES))
-
-    def struct(kind: type[Struct], is_first_of_two: bool) -> Any:
-        values = {
-            item.name: value_of(item.name, item.type, is_first_of_two) for item in kind.fields if item.is_in(version)
-        }
-        return kind(**values)
-
-    return struct(struct_class, is_first_of_two=False)
-
-
 @pytest.fixture
 def worlds(tmp_path: Path) -> tuple[World, World]:
     """The broker with secret resources, and the one without."""
@@ -248,7 +146,7 @@ def test_nobody_changes_or_learns_what_they_have_no_right_to(
     before = there.secrets()
     low, high = REQUESTS[api].versions
     for version in range(low, min(high, HANDLERS[api].MAX_VERSION) + 1):
-        for request in requests(api, version, there.ids):
+        for request in requests(api, version, there.ids[SECRET]):
             raw = bytes(request.encode(version))
             answers = [world.answer(raw, request, version, user) for world in worlds]
             assert there.secrets() == before, (version, request)
