@@ -20,6 +20,7 @@ replicated_topics       the topics of a broker in a cluster, and their replicas
 marker_replication      transaction markers in a cluster: answered when all in-sync replicas have them
 produce_replication     what a produce request with acks=all waits for in a cluster
 broker                  the broker as the handlers see it: topics, groups, offsets, ids
+acl_search              many filters over many ACLs, each entry found once
 acls                    access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does
 broker_options          the broker's options under Kafka's names: given at the start, or set by clients while it runs
 client_metrics          metrics that clients push (KIP-714)

@@ -148,20 +148,14 @@ class Acls:
         """Everyone may do everything: there are no entries."""
         return self._allows_if_none and not self._entries.all
 
-    def find(self, wanted: AclFilter) -> list[Acl]:
-        """Return the entries that a filter matches.
+    @property
+    def all(self) -> Sequence[Acl]:
+        """The entries."""
+        return self._entries.all
 
-        Raises:
-            RequestRefusedError: INVALID_REQUEST, the filter holds a number that Kafka does not know.
-        """
-        known = (
-            wanted.resource_type in (ANY, *range(TOPIC, USER + 1))
-            and wanted.pattern_type in (ANY, MATCH, LITERAL, PREFIXED)
-            and wanted.operation in (ANY, *_OPERATIONS)
-            and wanted.permission in (ANY, DENY, ALLOW)
-        )
-        if not known:
-            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The filter contains UNKNOWN elements.")
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        """Return the entries that a filter matches. Raises RequestRefusedError as `check_filter`."""
+        check_filter(wanted)
         return list(self._entries.matching(wanted))
 
     def add(self, acls: Sequence[Acl]) -> None:
@@ -221,6 +215,18 @@ class Acls:
 
     def _put(self, acls: Iterable[Acl]) -> None:
         self._settings.put(ACLS, [list(acl) for acl in acls])
+
+
+def check_filter(wanted: AclFilter) -> None:
+    """Raise RequestRefusedError INVALID_REQUEST if a filter holds a number that Kafka does not know."""
+    known = (
+        wanted.resource_type in (ANY, *range(TOPIC, USER + 1))
+        and wanted.pattern_type in (ANY, MATCH, LITERAL, PREFIXED)
+        and wanted.operation in (ANY, *_OPERATIONS)
+        and wanted.permission in (ANY, DENY, ALLOW)
+    )
+    if not known:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The filter contains UNKNOWN elements.")
 
 
 def check_new(acl: Acl) -> None:

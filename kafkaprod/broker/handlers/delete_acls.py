@@ -6,7 +6,8 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster.acls import Acl, AclFilter
+from kafkaprod.broker.cluster.acl_search import AclSearch
+from kafkaprod.broker.cluster.acls import AclFilter, check_filter
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -31,20 +32,20 @@ def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Outcome
 
 
 def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Steps[Response]:
-    gone: set[Acl] = set()
+    search = AclSearch(broker.acls.all)
     results = []
     for wanted in request.body.filters:
-        results.append(_find(broker, wanted, gone))
+        results.append(_find(search, wanted))
         yield Pause.SHORT
     try:
-        broker.acls.remove(gone)
+        broker.acls.remove(search.taken)
     except BrokerError as error:
         return refuse(request, error.code)
     return DeleteAclsResponse(filter_results=results)
 
 
-def _find(broker: Broker, wanted: DeleteAclsFilter, gone: set[Acl]) -> DeleteAclsFilterResult:
-    """Answer what a filter matches but others before it do not, and add that to `gone`."""
+def _find(search: AclSearch, wanted: DeleteAclsFilter) -> DeleteAclsFilterResult:
+    """Answer what a filter matches but others before it do not."""
     acl_filter = AclFilter(
         wanted.resource_type_filter,
         wanted.resource_name_filter,
@@ -55,10 +56,9 @@ def _find(broker: Broker, wanted: DeleteAclsFilter, gone: set[Acl]) -> DeleteAcl
         wanted.permission_type,
     )
     try:
-        found = [acl for acl in broker.acls.find(acl_filter) if acl not in gone]
+        check_filter(acl_filter)
     except BrokerError as error:
         return DeleteAclsFilterResult(error_code=error.code, error_message=str(error))
-    gone.update(found)
     return DeleteAclsFilterResult(
         matching_acls=[
             DeleteAclsMatchingAcl(
@@ -70,6 +70,6 @@ def _find(broker: Broker, wanted: DeleteAclsFilter, gone: set[Acl]) -> DeleteAcl
                 operation=acl.operation,
                 permission_type=acl.permission,
             )
-            for acl in found
+            for acl in search.take(acl_filter)
         ]
     )
