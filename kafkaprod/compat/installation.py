@@ -44,6 +44,11 @@ _PLACES: Final = {
             f"{_HERE}.confluent_kafka",
             ("confluent_kafka", "confluent_kafka.serializing_producer"),
         ),
+        _Place(
+            "AIOProducer",
+            f"{_HERE}.confluent_kafka.aio",
+            ("confluent_kafka.aio", "confluent_kafka.aio.producer", "confluent_kafka.aio.producer._AIOProducer"),
+        ),
     ),
     "kafka_python": (
         _Place("KafkaProducer", f"{_HERE}.kafka_python", ("kafka", "kafka.producer", "kafka.producer.kafka")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -16,7 +17,7 @@ _ORIGINALS: Final = {"aiokafka": "aiokafka", "confluent_kafka": "confluent_kafka
 
 
 class _Originals(MetaPathFinder):
-    """Finds a module that this package does not have in the original, and gives that one, not a second copy."""
+    """Finds a module that is not here in the original, and gives that one, not a second copy."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -27,11 +28,23 @@ class _Originals(MetaPathFinder):
         if not rest or client not in _ORIGINALS:
             return None
         parent = fullname.rpartition(".")[0]
-        is_parent_here = sys.modules[parent].__name__ == parent
-        if is_parent_here and PathFinder.find_spec(fullname, path) is not None:
-            return None
-        module = module_of(f"{_ORIGINALS[client]}.{rest}")
+        name = f"{_ORIGINALS[client]}.{rest}"
+        spec = PathFinder.find_spec(fullname, path) if sys.modules[parent].__name__ == parent else None
+        if spec is not None:
+            if spec.submodule_search_locations is None and _is_package(name):
+                spec.submodule_search_locations = []  # one file here, a package there, whose modules are found below it
+            return spec
+        module = module_of(name)
         return None if module is None else ModuleSpec(fullname, _Taken(module))
+
+
+def _is_package(name: str) -> bool:
+    """Return whether an original has such a package."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ImportError:
+        return False
+    return spec is not None and spec.submodule_search_locations is not None
 
 
 class _Taken(Loader):

@@ -4,8 +4,10 @@ Everything else that confluent-kafka has, consumers and admin clients say, is ta
 
 admin                 confluent-kafka's `confluent_kafka.admin`: metadata classes; the rest is taken from the original
 schema_registry       `confluent_kafka.schema_registry`, taken from that package
+aio                   confluent-kafka's `confluent_kafka.aio`: AIOProducer over `kafkaprod.AsyncProducer`
 serializing_producer  confluent-kafka's SerializingProducer
 producer              confluent-kafka's Producer over `kafkaprod.Producer`
+arguments             keys, values, headers, timeouts as confluent-kafka takes them
 backlog               records of topics whose metadata is not known yet: produce() never waits
 metadata              what list_topics() returns: confluent-kafka's ClusterMetadata and its parts
 observers             stats_cb and error_cb: made of the producer's metrics when poll() is called

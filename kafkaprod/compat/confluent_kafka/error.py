@@ -6,6 +6,8 @@ catches those of this producer, and the other way round.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod import errors as ours
@@ -175,3 +177,12 @@ def kafka_exception(error: BaseException) -> KafkaException:
     made = KafkaException(kafka_error(error))
     made.__cause__ = error
     return made
+
+
+@contextlib.contextmanager
+def theirs() -> Iterator[None]:
+    """Raise KafkaException for kafkaprod's errors."""
+    try:
+        yield
+    except (ours.KafkaError, TimeoutError) as error:
+        raise kafka_exception(error) from error

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafkaprod.admin.cluster import ClusterInfo
 from kafkaprod.compat.confluent_kafka.error import KafkaError, kafka_error
+
+METADATA_S: Final = 60.0  # a request for metadata without a timeout
 
 
 @dataclass(slots=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
 from kafkaprod import Producer as Engine
 from kafkaprod import errors as ours
+from kafkaprod.compat.confluent_kafka.arguments import check_message, dotted, encoded, limit, pairs
 from kafkaprod.compat.confluent_kafka.backlog import Backlog
 from kafkaprod.compat.confluent_kafka.codes import CODES
-from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception
-from kafkaprod.compat.confluent_kafka.metadata import ClusterMetadata, cluster_metadata
+from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception, theirs
+from kafkaprod.compat.confluent_kafka.metadata import METADATA_S, ClusterMetadata, cluster_metadata
 from kafkaprod.compat.confluent_kafka.observers import Observer
 from kafkaprod.compat.confluent_kafka.options import read
 from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
@@ -22,17 +23,7 @@ from kafkaprod.compat.confluent_kafka.statistics import PartitionCounts, Statist
 from kafkaprod.text import printable
 
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
-METADATA_S: Final = 60.0  # a request for metadata without a timeout
 logger = logging.getLogger(__name__)
-
-
-@contextlib.contextmanager
-def _theirs() -> Iterator[None]:
-    """Raise KafkaException for kafkaprod's errors."""
-    try:
-        yield
-    except (ours.KafkaError, TimeoutError) as error:
-        raise kafka_exception(error) from error
 
 
 class Producer:
@@ -55,7 +46,7 @@ class Producer:
     def __init__(self, conf: Mapping[str, Any] | None = None, /, **options: Any) -> None:
         if conf is None and not options:
             raise TypeError("expected configuration dict")
-        given = {**(conf or {}), **{_dotted(name): value for name, value in options.items()}}
+        given = {**(conf or {}), **{dotted(name): value for name, value in options.items()}}
         self._settings = settings = read(given)
         self._events = Events()
         self._partition_counts: dict[str, int] = {}
@@ -64,7 +55,7 @@ class Producer:
         if settings.gives_statistics:
             counts = PartitionCounts()
             settings.engine["interceptors"] = [*(settings.engine.get("interceptors") or ()), counts]
-        with _theirs():
+        with theirs():
             self._engine = Engine(settings.engine)
         self._is_transactional = self._engine.config.transactional_id is not None
         self._backlog = Backlog(self._partition_count)
@@ -110,9 +101,9 @@ class Producer:
         if type(partition) is not int:
             raise TypeError(f"partition must be int, not {type(partition).__name__}")
         report = callback or on_delivery or self._settings.on_delivery
-        key_bytes, value_bytes, pairs = _encoded(key), _encoded(value), _pairs(headers)
+        key_bytes, value_bytes, header_pairs = encoded(key), encoded(value), pairs(headers)
         self._check(topic, key_bytes, value_bytes)
-        record = (topic, key_bytes, value_bytes, pairs)
+        record = (topic, key_bytes, value_bytes, header_pairs)
         delivery = None
         if report is not None:
             delivery = Delivery(self._events, report, record, only_errors=self._settings.reports_only_errors)
@@ -207,7 +198,7 @@ class Producer:
         if not isinstance(topic, str):
             raise TypeError(f"topic must be str, not {type(topic).__name__}")
         for index, message in enumerate(messages):
-            _check_message(index, message)
+            check_message(index, message)
         count = 0
         for message in messages:
             try:
@@ -315,12 +306,12 @@ class Producer:
         Raises:
             KafkaException: No broker can be used, or none answered in time. A refused port is an error at once.
         """
-        with _theirs():
+        with theirs():
             return cluster_metadata(self._engine.list_topics(topic, timeout if timeout > 0 else METADATA_S))
 
     def cluster_id(self, timeout: float = -1) -> str:
         """Return the cluster's id. Raises KafkaException."""
-        with _theirs():
+        with theirs():
             found = self._engine.list_topics([], timeout if timeout > 0 else METADATA_S).cluster_id
         if found is None:
             raise KafkaException(KafkaError(CODES["_UNSUPPORTED_FEATURE"], "the broker has no cluster id"))
@@ -331,7 +322,7 @@ class Producer:
         if not isinstance(username, str) or not isinstance(password, str):
             raise TypeError("user name and password must be str")
         if self._engine.config.sasl_plain_password is not None:
-            with _theirs():
+            with theirs():
                 self._engine.set_sasl_credentials(username, password)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
@@ -345,7 +336,7 @@ class Producer:
         self._check_open()
         if in_queue:
             self._backlog.drop(KafkaException(KafkaError(CODES["_PURGE_QUEUE"])))
-        with _theirs():
+        with theirs():
             self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
     # -- transactions --------------------------------------------------------------------------------------------------
@@ -353,32 +344,32 @@ class Producer:
     def init_transactions(self, timeout: float = -1) -> None:
         """Get ready for transactions. `timeout` in seconds, -1: max_block_ms; the same below."""
         self._check_transactional()
-        with _theirs():
-            self._engine.init_transactions(_limit(timeout))
+        with theirs():
+            self._engine.init_transactions(limit(timeout))
 
     def begin_transaction(self) -> None:
         """Open a transaction."""
         self._check_transactional()
-        with _theirs():
+        with theirs():
             self._engine.begin_transaction()
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, timeout: float = -1) -> None:
         """Commit offsets of the input together with the transaction."""
         self._check_transactional()
-        with _theirs():
-            self._engine.send_offsets_to_transaction(positions, group_metadata, _limit(timeout))
+        with theirs():
+            self._engine.send_offsets_to_transaction(positions, group_metadata, limit(timeout))
 
     def commit_transaction(self, timeout: float = -1) -> None:
         """Deliver everything of the transaction and commit it. Callbacks wait for poll()."""
         self._check_transactional()
-        with _theirs():
-            self._engine.commit_transaction(_limit(timeout))
+        with theirs():
+            self._engine.commit_transaction(limit(timeout))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Drop or void everything of the transaction."""
         self._check_transactional()
-        with _theirs():
-            self._engine.abort_transaction(_limit(timeout))
+        with theirs():
+            self._engine.abort_transaction(limit(timeout))
 
     def _check_transactional(self) -> None:
         self._check_open()
@@ -394,45 +385,3 @@ _OF_CLUSTER: Final = (
     ours.BrokerError,
     ours.AuthorizationError,
 )
-
-
-def _check_message(index: int, message: Any) -> None:
-    """Refuse a message of produce_batch() before any is queued."""
-    if not isinstance(message, dict):
-        raise TypeError(f"Message at index {index} must be a dict")
-    for name in ("value", "key"):
-        if not isinstance(message.get(name), str | bytes | bytearray | memoryview | None):
-            raise TypeError(f"Message {name} at index {index} must be bytes or str")
-    if not isinstance(message.get("partition", -1), int):
-        raise TypeError(f"Message partition at index {index} must be int")
-
-
-def _limit(timeout: float) -> float | None:
-    return None if timeout < 0 else timeout
-
-
-def _dotted(name: str) -> str:
-    """Return an option given as an argument: underscores are dots, but in callbacks' names."""
-    is_plain = name.endswith(("_cb", "_level")) or name in ("on_delivery", "logger")
-    return name if is_plain else name.replace("_", ".")
-
-
-def _encoded(data: Any) -> Any:
-    if isinstance(data, str):
-        return data.encode()
-    if data is None or isinstance(data, bytes | bytearray | memoryview):
-        return data
-    raise TypeError(f"a bytes-like object is required, not '{type(data).__name__}'")
-
-
-def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
-    if headers is None:
-        return None
-    if isinstance(headers, Mapping):
-        headers = list(headers.items())
-    if not isinstance(headers, list):
-        raise TypeError(f"expected headers to be dict or list of (key, value) tuples, not {type(headers).__name__}")
-    for item in headers:
-        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
-            raise TypeError("headers must be pairs of text and bytes, text or None")
-    return [(name, _encoded(content)) for name, content in headers]
