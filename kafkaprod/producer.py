@@ -167,9 +167,9 @@ class Producer(RecordSender):
 
         Args:
             topic: Its name; with `topic_column` the topic of rows that have null there, or None.
-            data: An Arrow table, batch, reader, array or series of any library (pyarrow, polars, duckdb, pandas,
-                nanoarrow), a mapping of names to NumPy arrays or lists, or a NumPy structured array. Nothing is
-                converted and pyarrow is not needed; buffers are kept until their rows are copied into batches.
+            data: An Arrow table, batch, reader or array of any library (pyarrow, polars, duckdb, pandas), a mapping of
+                names to NumPy arrays or lists, a NumPy structured array, a list of dicts; or in parts: a pyarrow
+                dataset, a LazyFrame, an iterator. Buffers are kept until their rows are copied into batches.
             value: Name of a string or binary column; "json" or JsonRows() for whole rows as JSON; AvroRows() for rows
                 as Avro; bytes for every row; None: null. A table with a column "json" needs JsonRows() or Named().
             key: Name of a string or binary column, bytes for every row, or None: no keys.

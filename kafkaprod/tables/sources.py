@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, KafkaError
 from kafkaprod.tables.python_columns import plain_column
 
+T = TypeVar("T")
+ROWS_AT_ONCE: Final = 10_000  # of an iterator of dicts
 # What looks like a table but is not yet one: class name -> what to call.
 NOT_YET_TABLES = {"LazyFrame": ".collect()", "DuckDBPyConnection": ".sql(...)"}
 
@@ -32,13 +35,68 @@ def _exportable(data: Any) -> Any:
     return data
 
 
-def _arrow_stream(data: Any) -> Iterator[ArrowBatch]:
+def _converted(convert: Callable[[Any], T], data: Any) -> T:
+    """Return what `convert` makes of a table; what a library raises becomes InvalidRecordError."""
     try:
-        return ArrowStream(data)
+        return convert(data)
     except (KafkaError, MemoryError):
         raise
     except Exception as error:  # each library has its own
         raise InvalidRecordError(f"the {type(data).__name__} cannot be converted to Arrow: {error}") from error
+
+
+def _rows_as_batch(rows: Sequence[Any], names: dict[str, None]) -> ArrowBatch:
+    """Return dicts as a batch; what a row does not have is null there.
+
+    Args:
+        rows: Mappings of column names to values.
+        names: The columns, in order of their first row; those of `rows` are added.
+
+    Raises:
+        ArgumentTypeError: A row is something else.
+        InvalidRecordError: A column holds what has no Arrow form, or several kinds.
+    """
+    for index, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise ArgumentTypeError(f"row {index} must be a mapping, as the first one, not {type(row).__name__}")
+        names.update(dict.fromkeys(row))
+    return ArrowBatch.from_columns([plain_column(name, [row.get(name) for row in rows]) for name in names])
+
+
+def _from_items(items: Iterator[Any]) -> Iterator[ArrowBatch]:
+    """Yield the batches of an iterator of tables or of dicts, which holds no more than one table, or some rows.
+
+    Raises:
+        InvalidRecordError: It raised something of its own.
+    """
+    names: dict[str, None] = {}
+    while rows := _next_items(items, 1):
+        if isinstance(rows[0], Mapping):
+            rows += _next_items(items, ROWS_AT_ONCE - 1)
+            yield _rows_as_batch(rows, names)
+        else:
+            yield from read_batches(rows.pop())
+
+
+def _next_items(items: Iterator[Any], count: int) -> list[Any]:
+    try:
+        return list(itertools.islice(items, count))
+    except (KafkaError, MemoryError):
+        raise
+    except Exception as error:
+        raise InvalidRecordError(f"the iterator of tables or rows failed: {type(error).__name__}: {error}") from error
+
+
+def _reader(data: Any) -> Any:
+    """Return what reads the rows that an object stands for, batch after batch; the object itself if that holds them."""
+    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    if library == "pyarrow" and hasattr(data, "scanner"):  # a dataset
+        return data.scanner().to_reader()
+    if library == "pyarrow" and hasattr(data, "to_reader") and not hasattr(data, "__arrow_c_stream__"):  # a scanner
+        return data.to_reader()
+    if kind == "LazyFrame" and hasattr(data, "collect_batches"):
+        return data.collect_batches(maintain_order=True)
+    return data
 
 
 def read_batches(data: Any) -> Iterator[ArrowBatch]:
@@ -46,13 +104,16 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
 
     Args:
         data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
-            mapping of names to NumPy arrays or lists of equal length; a NumPy structured array.
+            dataset or scanner of pyarrow, a LazyFrame of polars, a result of duckdb, which are read batch after batch;
+            a mapping of names to NumPy arrays or lists of equal length; a NumPy structured array; a list of dicts, each
+            a row; an iterator of dicts or of any of these but mappings of columns.
 
     Raises:
         InvalidRecordError: It is something else, or cannot be converted to Arrow.
     """
+    data = _converted(_reader, data)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return _arrow_stream(_exportable(data))
+        return _converted(ArrowStream, _exportable(data))
     advice = NOT_YET_TABLES.get(type(data).__name__)
     if advice:
         raise InvalidRecordError(f"a {type(data).__name__} holds no rows yet: pass what its {advice} returns")
@@ -60,7 +121,11 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
         return iter([ArrowBatch.from_columns([plain_column(name, values) for name, values in data.items()])])
     if isinstance(data, np.ndarray) and data.dtype.names:
         return iter([ArrowBatch.from_columns([plain_column(name, data[name]) for name in data.dtype.names])])
+    if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data[:1]):
+        return iter([_rows_as_batch(data, {})] if data else ())
+    if isinstance(data, Iterator):
+        return _from_items(data)
     raise ArgumentTypeError(
-        f"data must be an Arrow table (pyarrow, polars, duckdb, pandas, nanoarrow), a mapping of columns or a NumPy "
-        f"structured array, not {type(data).__name__}"
+        f"data must be an Arrow table (pyarrow, polars, duckdb, pandas, nanoarrow), a mapping of columns, a NumPy "
+        f"structured array, a list of dicts, or an iterator of these, not {type(data).__name__}"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import struct
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from kafkaprod import AsyncProducer, AvroRows, JsonRows, Producer
@@ -32,6 +35,12 @@ COLUMNS: dict[str, list[Any]] = {
 }
 EPOCH = datetime.datetime(1970, 1, 1)
 
+
+def dicts() -> Iterator[dict[str, Any]]:
+    """Yield the rows."""
+    return (dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True))
+
+
 SOURCES = {
     "pyarrow table": lambda table: table,
     "pyarrow reader": lambda table: pa.table(table).to_reader(max_chunksize=700),
@@ -40,6 +49,17 @@ SOURCES = {
     "duckdb": lambda table: duckdb.connect().from_arrow(table),
     "pandas": lambda table: table.to_pandas(),
     "nanoarrow": nanoarrow.ArrayStream,
+    "pyarrow dataset": ds.dataset,
+    "pyarrow scanner": lambda table: ds.dataset(table).scanner(batch_size=700),
+    "iterator of batches": lambda table: iter(table.to_batches(max_chunksize=700)),
+    "generator of frames": lambda table: (pl.from_arrow(batch) for batch in table.to_batches(max_chunksize=700)),
+    "polars lazy": lambda table: pl.DataFrame(table).lazy(),
+    "list of dicts": lambda table: [
+        dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)
+    ],
+    "generator of dicts": lambda table: (
+        dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)
+    ),
     "lists": lambda table: COLUMNS,
     "numpy": lambda table: {
         name: np.array(values, object if name in ("name", "payload") else None) for name, values in COLUMNS.items()
@@ -157,8 +177,8 @@ def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broke
                 producer.send_table("table-bad", {"json": ["{}"], "value": ["v"]}, **arguments)  # type: ignore[arg-type]
         with pytest.raises(InvalidRecordError, match="needs a topic"):
             producer.send_table(None, {"value": ["v"]})
-        with pytest.raises(InvalidRecordError, match=r"LazyFrame holds no rows yet: pass what its \.collect\(\)"):
-            producer.send_table("table-bad", pl.LazyFrame({"value": ["v"]}))
+        with pytest.raises(InvalidRecordError, match=r"cannot be converted to Arrow: .*nope"):
+            producer.send_table("table-bad", pl.LazyFrame({"value": ["v"]}).select("nope"))
         with pytest.raises(InvalidRecordError, match=r"DuckDBPyConnection holds no rows yet: pass what its \.sql"):
             producer.send_table("table-bad", duckdb.connect())
         producer.send_table("table-bad", {"json": ["{}"]}, value=Named("json"), key=b"k").result(LIMIT_S)
@@ -167,6 +187,58 @@ def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broke
     assert sorted((r.key, r.value) for rs in fetch(embedded_broker, "table-bad").values() for r in rs if r.key) == [
         (b"k", b"{}")
     ]
+
+
+def test_rows_and_tables_that_come_one_after_another_are_one_result(embedded_broker: EmbeddedBroker) -> None:
+    def tables() -> Iterator[Any]:
+        yield pl.DataFrame({"value": ["a", "b"]})
+        yield pa.table({"value": ["c"]})
+        yield np.array([(b"d", 1)], dtype=[("value", "S1"), ("more", "i4")])
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(25_000):
+            yield {"value": f"{number}", **({"part": 1} if number == 24_000 else {})}
+
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        assert len(producer.send_table("table-rows", tables()).result(LIMIT_S)) == 4
+        assert len(producer.send_table("table-rows", [])) == 0
+        assert len(producer.send_table("table-rows", iter([]))) == 0
+        rows_of_table = [{"value": "x"}, {"value": None, "key": "k"}]
+        assert len(producer.send_table("table-rows", rows_of_table, key="key").result(LIMIT_S)) == 2
+        assert len(producer.send_table("table-rows", rows(), partition=0).result(LIMIT_S)) == 25_000
+    found = embedded_broker.records("table-rows", at_least=25_006)
+    values = [record.value for record in found if record.value not in (None, b"a", b"b", b"c", b"d", b"x")]
+    assert values == [b"%d" % number for number in range(25_000)]
+    assert [record.value for record in found if record.key == b"k"] == [None]
+
+
+def test_an_iterator_holds_one_table_at_a_time_and_its_error_has_the_rows_before(
+    embedded_broker: EmbeddedBroker,
+) -> None:
+    seen: list[weakref.ref[Any]] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(20):
+            batch = pa.record_batch({"value": ["v"] * 1000})
+            seen.append(weakref.ref(batch))
+            yield batch
+            del batch
+            assert sum(each() is not None for each in seen) <= 1
+        raise OSError("the disk is gone")
+
+    with Producer(bootstrap_servers=embedded_broker.bootstrap_servers) as producer:
+        with pytest.raises(InvalidRecordError, match="tables or rows failed: OSError: the disk is gone") as caught:
+            producer.send_table("table-iterator", batches())
+        assert len(caught.value.result.result(LIMIT_S)) == 20_000
+        for data, message in (
+            ([{"value": "v"}, ("v",)], "row 1 must be a mapping, as the first one, not tuple"),
+            ([{"value": "v"}, {"value": 1}], "column 'value' holds int, str"),
+            ([{1: "v"}], "columns are named by str, not int: 1"),
+            (["v"], "data must be an Arrow table"),
+            (iter(["v"]), "data must be an Arrow table"),
+        ):
+            with pytest.raises(InvalidRecordError, match=message):
+                producer.send_table("table-iterator", data)
 
 
 def test_frames_that_do_not_hold_plain_values_are_refused_by_column(embedded_broker: EmbeddedBroker) -> None:
