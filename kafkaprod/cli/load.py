@@ -37,6 +37,7 @@ from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
+from kafkaprod.loader.folders import unsent_columns
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest
@@ -115,6 +116,12 @@ def _run(options: argparse.Namespace) -> int:
         forms |= check_columns(source, reading)
     fingerprint = fingerprint_of(options, reading, sources, forms)
     expected_of(options).watch(sources)
+    if lost := unsent_columns(sources, reading.plan.fields):
+        print(
+            f"kafkaprod load: lines and JSON are sent unchanged, without the columns of folders {', '.join(lost)}: "
+            "name them with --key or -H to send them",
+            file=sys.stderr,
+        )
     if options.engine == "spark":
         from kafkaprod.cli.load_spark import check_spark_arguments
 

@@ -46,6 +46,18 @@ def check_same_columns(sources: Sequence[Source]) -> None:
             )
 
 
+def unsent_columns(sources: Sequence[Source], used: Collection[str]) -> list[str]:
+    """Return the columns of folders that are lost, as lines and JSON are sent unchanged.
+
+    Args:
+        sources: The inputs.
+        used: Columns that keys, headers or timestamps are made of.
+    """
+    tables = ("csv", "tsv", "parquet", "arrow")
+    lost = {name for source in sources if source.format not in tables for name, _ in source.folder_columns}
+    return sorted(lost.difference(used))
+
+
 def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Source]:
     """Return the inputs with integers in the columns whose values all are some; others stay text.
 

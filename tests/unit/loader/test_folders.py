@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.folders import unsent_columns
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.tables.row_plan import RowPlan, Template
@@ -62,6 +63,17 @@ def test_a_column_of_folder_names_can_be_a_key(tmp_path: Path) -> None:
         (block,) = read_rows(source, ReadOptions(RowPlan("", key=Template.of_column("region"))))
         assert block.key is not None
         assert block.key[0] == b"eu"
+
+
+def test_columns_that_rows_sent_unchanged_lose_are_named(tmp_path: Path) -> None:
+    for name, text in (("a.csv", "x\n1\n"), ("a.jsonl", '{"x":1}\n')):
+        directory = tmp_path / name / "day=1" / "region=eu"
+        directory.mkdir(parents=True)
+        (directory / name).write_text(text)
+    assert unsent_columns(find_sources([str(tmp_path / "a.csv")]), []) == []
+    sources = find_sources([str(tmp_path / "a.jsonl")])
+    assert unsent_columns(sources, []) == ["day", "region"]
+    assert unsent_columns(sources, ["region"]) == ["day"]
 
 
 def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
