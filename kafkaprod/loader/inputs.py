@@ -68,6 +68,9 @@ _NOT_READ: Final = {
     b"FEA1": "a Feather file of version 1: write it again with a newer pyarrow or pandas",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of Excel or Word",
 }
+_TAR_MAGIC: Final = b"ustar"
+_TAR_MAGIC_AT: Final = 257  # behind a name that ends with zeros
+_SUFFIXES_OF_TAR: Final = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 _WORKBOOK: Final = "[Content_Types].xml"  # every .xlsx is a zip archive that has it
 _CONTROLS: Final = frozenset(
     {*range(1, 7), *range(14, 27), *range(28, 32)}
@@ -145,13 +148,18 @@ def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
         base = replace(base, size=status.st_size, mtime_ns=status.st_mtime_ns, inode=(status.st_dev, status.st_ino))
     else:
         head = pipe.head(HEAD_BYTES, SHOWN_BYTES)
+        if b"\0" in head:  # no text, which may come slowly
+            head = pipe.head(SHOWN_BYTES, SHOWN_BYTES)
     suffixes = _suffixes(path)
     base = replace(base, compression=options.compression or _compression(base.name, suffixes, head))
+    inner = head
+    if base.compression not in ("none", "zip"):
+        with open_source(replace(base, encoding=None)) as content:
+            inner = content.head(HEAD_BYTES, SHOWN_BYTES)
+    _check_no_tar(base.name, [], inner)
     if path == STDIN:
         suffixes = [".txt"]
         if base.compression not in ("none", "zip") and options.format is None:
-            with open_source(base) as content:
-                inner = content.read(HEAD_BYTES)
             suffixes = [f".{kind}" for magic, kind in _FORMAT_OF_MAGIC.items() if inner.startswith(magic)] or suffixes
     for source in _with_formats(base, suffixes, head, options):
         if source.compression == "none" and options.compression is None and options.encoding is None:
@@ -162,11 +170,12 @@ def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
 def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
     try:
         with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
+            head = file.read(SHOWN_BYTES)
             status = os.fstat(file.fileno())
     except OSError as error:
         raise LoadRefusedError(f"{path}: {error.strerror}") from error
     suffixes = _suffixes(path)
+    _check_no_tar(path, suffixes, head)
     codec = options.compression or _compression(path, suffixes, head)
     identity = status.st_dev, status.st_ino
     base = Source(path, "", codec, "", status.st_size, status.st_mtime_ns, options.encoding, identity)
@@ -179,6 +188,16 @@ def _with_formats(base: Source, suffixes: list[str], head: bytes, options: Input
         return
     kind = options.format or _format(base.name, _without_codec(suffixes), head, base.compression)
     yield replace(base, format=kind)
+
+
+def _check_no_tar(name: str, suffixes: list[str], head: bytes) -> None:
+    """Refuse an archive whose headers would be read as rows between those of its files."""
+    is_named = _without_codec(suffixes)[-1:] == [".tar"] or (bool(suffixes) and suffixes[-1] in _SUFFIXES_OF_TAR)
+    if is_named or (head[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC) and b"\0" in head[:_TAR_MAGIC_AT]):
+        raise LoadRefusedError(
+            f"{name} is a tar archive, which a load cannot read: unpack it and load the files, or the one that is in "
+            "it with `tar xOf`"
+        )
 
 
 def _check_text(source: Source, head: bytes) -> None:

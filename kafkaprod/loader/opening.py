@@ -92,6 +92,14 @@ class WholeInput(io.RawIOBase):
                 data += bytes(min(size - filled, filled))
         return bytes(memoryview(data)[:filled])
 
+    def head(self, least: int, most: int) -> bytes:
+        """Read the next bytes, up to `most` that are there; fewer than `least` at the end. Raises as `readinto`."""
+        room = memoryview(bytearray(most))
+        filled = 0
+        while filled < least and (count := self.readinto(room[filled:])):
+            filled += count
+        return bytes(room[:filled])
+
     def readall(self) -> bytes:
         """Read all that is left. Raises as `readinto`."""
         out = bytearray()

@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import sys
+import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ import pytest
 import zstandard
 
 from kafkaprod.loader import pipes, text
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.pipes import Pipe
@@ -93,6 +94,7 @@ def test_every_row_of_stdin_is_read(set_stdin: SetStdin, kind: str, format_name:
     assert (source.pipe is None) == (kind == "file")
 
 
+SUFFIXES = {"gzip": "gz", "bz2": "bz2", "lz4": "lz4", "zstd": "zst"}
 COMPRESSED = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
@@ -111,6 +113,45 @@ def test_compressed_stdin_is_recognized_by_its_first_bytes(
     source = source_of("-", "csv")
     assert source.compression == codec
     assert values(source) == AS_JSON
+
+
+def tarred(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        info = tarfile.TarInfo("rows.csv")
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+@pytest.mark.parametrize("codec", ["none", *COMPRESSED])
+@pytest.mark.parametrize("format_name", [None, "csv"])
+def test_a_tar_archive_is_not_read_as_rows(
+    set_stdin: SetStdin,
+    kind: str,
+    codec: str,
+    format_name: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipes, "KEPT_BYTES", 1 << 20)
+    data = (COMPRESSED | {"none": bytes})[codec](tarred(CSV.encode()))
+    set_stdin(kind, data)
+    with pytest.raises(LoadRefusedError, match="stdin is a tar archive, which a load cannot read: unpack it"):
+        find_sources(["-"], format_name)
+    names = ["a.tar", "a.txt"] if codec == "none" else [f"a.tar.{SUFFIXES[codec]}", "a.tgz"]
+    for name in names:
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(LoadRefusedError, match="is a tar archive"):
+            find_sources([str(path)], format_name)
+
+
+def test_lines_that_have_the_word_of_tar_are_lines(set_stdin: SetStdin) -> None:
+    line = b"x" * 257 + b"ustar"
+    set_stdin("pipe", line + b"\n")
+    assert values(source_of("-")) == [line]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
