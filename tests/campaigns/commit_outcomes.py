@@ -6,6 +6,10 @@ request, while it decides, or behind its answer. Then half of the transactional 
 which races with the first one's repetition at the next coordinator; some are taken over before they commit, and some
 producers give up when their call times out.
 
+In other rounds (--losses) no broker dies. Each producer's commit is sent and its answer lost, or it is lost itself; the
+repetition is kept back until another producer has taken the id over, so that the coordinator refuses it. What the first
+attempt did is known to the log only: a client that takes the refusal for the whole truth is found (--plant).
+
 Afterwards a reader of committed data (librdkafka) must see each transaction in every partition or in none, all that
 were said to be committed, and none that was said not to be. The table at the end counts what was said, and seen.
 """
@@ -20,13 +24,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from unittest import mock
 
 from kafkaprod import Producer
+from kafkaprod.engine.transactions import machine
 from kafkaprod.errors import CommitUnknownError, KafkaError
 from tests.campaigns.transaction_bounces import partition_of
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.cluster import KafkaCluster, wait_until
 from tests.kafka.proxy import END_TXN, FaultProxy
-from tests.kafka.proxy_actions import Drop, DropAndReset
+from tests.kafka.proxy_actions import Drop, DropAndReset, Hold
+from tests.kafka.proxy_link import Frame, Link
 from tests.kafka.reading import read_all
 from tests.support.producer.transactions import check_ends, finish, ready_producer
 
@@ -71,6 +78,31 @@ def may_be(said: str, is_seen: bool) -> bool:
     if said.startswith("committed"):
         return is_seen
     return not is_seen if said.startswith("not committed") or said.endswith("then aborted") else True
+
+
+class LoseFirst:
+    """Passes on the first EndTxn of some ids, loses that of the others, and keeps back what comes after it.
+
+    Args:
+        names: All ids.
+        reaching: Those whose first EndTxn the broker gets.
+    """
+
+    def __init__(self, names: list[str], reaching: set[str]) -> None:
+        self._left = {name.encode(): name in reaching for name in names}
+        self._hold = Hold()
+        self.held_count = 0
+        self.release = self._hold.release
+
+    async def apply(self, frame: Frame, link: Link) -> None:
+        name = next((each for each in self._left if bytes((len(each) + 1,)) + each in frame.data), None)
+        if name is None:
+            self.held_count += 1
+            await self._hold.apply(frame, link)
+        elif self._left.pop(name):
+            await link.write(frame.data)
+        else:
+            link.end_connection(reset=True)
 
 
 class Rounds:
@@ -123,6 +155,30 @@ class Rounds:
         for name in names:
             ready(self._servers, name).close(CALL_S)  # ends what was given up
 
+    def lose(self, number: int) -> None:
+        """Lose the answers of commits, or the commits, and have their repetitions refused."""
+        rng = self._rng
+        node_id = rng.choice(sorted(set(self._leaders().values()) & set(self._cluster.node_ids)))
+        names = list(self._names(number, node_id))
+        reaching = {name for name in names if rng.random() < 0.7}
+        first = LoseFirst(names, reaching)
+        with ThreadPoolExecutor(PRODUCERS) as pool:
+            producers = list(pool.map(self._begun, names))
+            self._proxies[node_id].on_reply(END_TXN, DropAndReset(), times=len(reaching))
+            self._proxies[node_id].on_request(END_TXN, first, times=None)
+            commits = [pool.submit(commit, producer, False) for producer in producers]
+            try:
+                wait_until(lambda: first.held_count == len(names), PATIENCE_S, "every commit to be repeated")
+                for name in names:
+                    ready(self._cluster.direct_bootstrap(), name).close(CALL_S)
+                self.takeovers += len(names)
+            finally:
+                first.release()
+            self._collect(names, commits)
+            self._proxies[node_id].clear()
+            for producer in producers:
+                producer.close(0)
+
     def _names(self, number: int, node_id: int) -> Iterator[str]:
         """Transactional ids whose coordinator is a node."""
         leaders = self._leaders()
@@ -168,7 +224,7 @@ def check(servers: str, said: dict[str, str]) -> Tally:
     return Counter((word, name in seen[0]) for name, word in said.items())
 
 
-def run(kills: int, seed: int, level: int) -> Tally:
+def run(kills: int, seed: int, level: int, losses: int = 0) -> Tally:
     """See the module. Raises AssertionError for what must not be."""
     with contextlib.ExitStack() as stack:
         cluster = KafkaCluster(
@@ -190,8 +246,16 @@ def run(kills: int, seed: int, level: int) -> Tally:
         for number in range(kills):
             rounds.run(number)
             print(f"{number + 1} kills; {rounds.takeovers} takeovers; {Counter(rounds.said.values())}", flush=True)
+        for number in range(kills, kills + losses):
+            rounds.lose(number)
+        print(f"{losses} losses; {rounds.takeovers} takeovers; {Counter(rounds.said.values())}", flush=True)
         check_ends(cluster.direct_bootstrap(), TOPIC)
         return check(cluster.direct_bootstrap(), rounds.said)
+
+
+def plant() -> contextlib.AbstractContextManager[object]:
+    """Have a lost answer leave no doubt, which is wrong: what `run` raises shows that it would be noticed."""
+    return mock.patch.object(machine, "after_silence", lambda before, *, is_commit: before)
 
 
 def main() -> None:
@@ -199,11 +263,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.commit_outcomes", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--kills", type=int, default=20, help="of coordinators")
+    parser.add_argument("--losses", type=int, default=10, help="rounds in which answers are lost and no broker dies")
+    parser.add_argument("--plant", action="store_true", help="plant a bug: a lost answer leaves no doubt")
     parser.add_argument("--level", type=int, choices=(1, 2), default=2, help="transaction.version of the cluster")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    for (said, is_seen), count in sorted(run(arguments.kills, arguments.seed, arguments.level).items()):
+    with plant() if arguments.plant else contextlib.nullcontext():
+        tally = run(arguments.kills, arguments.seed, arguments.level, arguments.losses)
+    for (said, is_seen), count in sorted(tally.items()):
         print(f"{count:5} {said}: {'seen' if is_seen else 'not seen'}")
 
 
