@@ -6,6 +6,7 @@ producer id, which the load keeps for its whole life: see `recovery`. `manifest_
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -13,6 +14,7 @@ from types import NoneType
 from typing import Any, Final
 
 FORMAT_VERSION: Final = 1
+CHECKSUM: Final = "checksum"
 _LARGEST: Final = (1 << 63) - 1
 
 
@@ -102,13 +104,17 @@ class Manifest:
 
     def to_json(self) -> str:
         """Return the text that is written to the file."""
-        return json.dumps({"version": FORMAT_VERSION, **asdict(self)}, indent=1)
+        data = {"version": FORMAT_VERSION, **asdict(self)}
+        return json.dumps({**data, CHECKSUM: _checksum(data)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         """Return the manifest of a text. Raises ValueError for anything that `to_json` did not write."""
         try:
             data = json.loads(text)
+            checksum = data.pop(CHECKSUM, None) if isinstance(data, dict) else None  # versions before 0.3 wrote none
+            if checksum is not None and checksum != _checksum(data):
+                raise ValueError("it was changed, or a part of it was lost: its checksum is not that of its content")
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
         _check_types(data, _TYPES | {"version": int}, "the manifest")
@@ -137,6 +143,11 @@ class Manifest:
             raise ValueError(f"the states of the {self.partition_count} partitions do not agree")
         if not all(isinstance(each, dict) for each in self.inputs) or self.position.source > len(self.inputs):
             raise ValueError("its inputs and its position do not belong together")
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    """Return what shows that nothing else was written: a position that is wrong by a row loses that row."""
+    return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()[:32]
 
 
 _OPTIONAL_TEXT: Final = (str, NoneType)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,7 @@ import pytest
 
 from kafkaprod.loader.bad_rows import DeadLetterFile
 from kafkaprod.loader.errors import BadRow, LoadError, is_temporary
-from kafkaprod.loader.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.manifest import CHECKSUM, Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import ManifestFile
 
 
@@ -145,8 +146,12 @@ def test_a_text_that_is_not_a_manifest_is_damaged(file: ManifestFile, text: str)
 
 def test_a_manifest_with_more_or_fewer_fields_or_bytes_is_damaged(file: ManifestFile) -> None:
     whole = json.loads(manifest().to_json())
-    texts = [json.dumps({k: v for k, v in whole.items() if k != name}) for name in whole]
-    texts += [json.dumps(whole | {"more": 1}), json.dumps(whole | {"version": 2}), manifest().to_json()[:-5]]
+    bare = {name: value for name, value in whole.items() if name != CHECKSUM}
+    for each in (whole, bare):
+        file.path.write_text(json.dumps(each))
+        assert file.read() == manifest()  # without a checksum: of an earlier version
+    texts = [json.dumps({k: v for k, v in bare.items() if k != name}) for name in bare]
+    texts += [json.dumps(bare | {"more": 1}), json.dumps(bare | {"version": 2}), manifest().to_json()[:-5]]
     for text in texts:
         file.path.write_text(text)
         with pytest.raises(LoadError, match="damaged"):
@@ -154,6 +159,26 @@ def test_a_manifest_with_more_or_fewer_fields_or_bytes_is_damaged(file: Manifest
     file.path.write_bytes(b"\xff\xfe")
     with pytest.raises(LoadError, match="damaged"):
         file.read()
+
+
+def numbers_in(data: Any) -> Iterator[tuple[Any, Any]]:
+    """Every number in a manifest: what has it, and under which key."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        if type(value) is int:
+            yield data, key
+        yield from numbers_in(value)
+
+
+def test_a_manifest_with_another_number_is_damaged(file: ManifestFile) -> None:
+    count = len(list(numbers_in(json.loads(manifest().to_json()))))
+    assert count > 20
+    for place in range(count):
+        data = json.loads(manifest().to_json())
+        owner, key = list(numbers_in(data))[place]
+        owner[key] += 1
+        file.path.write_text(json.dumps(data, indent=1))
+        with pytest.raises(LoadError, match="damaged: it was changed, or a part of it was lost"):
+            file.read()
 
 
 def test_dead_letters_are_private(tmp_path: Path) -> None:
