@@ -8,7 +8,7 @@ import pytest
 
 from kafkaprod.config.secret import LiveSecret, Secret
 from kafkaprod.errors import ConfigError
-from kafkaprod.security.tls import CertificateFiles, client_context
+from kafkaprod.security.tls import CertificateFiles, client_context, endpoint_context
 from tests.support.config import unchecked_config
 from tests.support.net.certificates import Authority, Pem
 
@@ -72,6 +72,16 @@ def test_a_certificate_for_another_host_is_refused(authority: Authority, names: 
     server = authority.issue("other", names, common_name="broker.test").server_context()
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(trusting(authority), server, host)
+
+
+def test_the_common_name_of_a_token_endpoint_does_not_count_either(authority: Authority) -> None:
+    context = endpoint_context(unchecked_config(https_ca_location=authority.cafile))
+    assert context is not None
+    named = authority.issue("named", ["broker.test"]).server_context()
+    handshake(context, named, "broker.test")
+    common = authority.issue("common", [], common_name="broker.test").server_context()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(context, common, "broker.test")
 
 
 @pytest.mark.parametrize(

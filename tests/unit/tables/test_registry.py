@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from kafkaprod.errors import ConfigError
 from kafkaprod.tables.plan import AvroRows
-from kafkaprod.tables.registry import client_of
+from kafkaprod.tables.registry import client_of, schema_id
 
 CANARY = "canary-1f7a"
 
@@ -37,3 +39,34 @@ def test_an_address_and_options_make_the_client_of_confluent_kafka() -> None:
 
     assert isinstance(client_of("http://h"), SchemaRegistryClient)
     assert isinstance(client_of({"url": "http://h", "basic.auth.user.info": "me:secret"}), SchemaRegistryClient)
+
+
+class Registry:
+    """Knows one schema, and answers when it may."""
+
+    def __init__(self, number: int, may_answer: threading.Event) -> None:
+        self._number = number
+        self._may_answer = may_answer
+        self.was_asked = threading.Event()
+
+    def register_schema(self, subject: str, schema: object) -> int:
+        self.was_asked.set()
+        assert self._may_answer.wait(30)
+        return self._number
+
+
+def test_a_slow_registry_holds_no_other_one_up() -> None:
+    never, at_once = threading.Event(), threading.Event()
+    at_once.set()
+    slow, quick = Registry(1, never), Registry(2, at_once)
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(schema_id(slow, "s", '"string"', register=True)))
+    thread.start()
+    try:
+        assert slow.was_asked.wait(30)
+        assert schema_id(quick, "s", '"string"', register=True) == 2
+        assert found == []
+    finally:
+        never.set()
+        thread.join()
+    assert found == [1]
