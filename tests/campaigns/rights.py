@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ USERS: Final = (BOB, ALICE)
 MOST_SHOWN: Final = 1_500
 """Characters of an example."""
 EXPLAINED: Final[Mapping[str, str]] = {
+    "refused by both: ": "nothing is done and nothing shown; only which of two faults is named differs",
     "ALTER_CONFIGS: silent": "Apache Kafka leaves a request that names a resource twice without an answer",
 }
 """Beginning of a kind of difference -> why it is right."""
@@ -243,21 +244,35 @@ def differences(
     """Yield how two answers differ about rights and about what is shown."""
     if isinstance(answers[0], str) or isinstance(answers[1], str):
         if answers[0] != answers[1]:
-            shown = [each if isinstance(each, str) else _codes(parts(each)) for each in answers]
+            shown = [each if isinstance(each, str) else _codes(code for _, code in parts(each)) for each in answers]
             yield f"{api.name}: {shown[0]} and {shown[1]}"
         return
     kafka, own = (
-        Counter(parts(answer, {v: k for k, v in world.ids.items()}))
+        _by_name(parts(answer, {topic_id: name for name, topic_id in world.ids.items()}))
         for world, answer in zip(worlds, answers, strict=True)
         if not isinstance(answer, str)
     )
-    if kafka != own:
-        only = [_codes(each) for each in (kafka - own, own - kafka)]
-        yield f"{api.name}: {only[0]} and {only[1]}"
+    for name in sorted(kafka.keys() | own.keys()):
+        theirs, ours = kafka.get(name, set()), own.get(name, set())
+        if theirs == ours:
+            continue
+        if name.endswith(":operations"):
+            yield f"{api.name}: operations {_codes(theirs)} and {_codes(ours)}"
+        elif _RIGHTS & (theirs | ours):
+            is_refused_by_both = 0 not in theirs | ours
+            yield f"{'refused by both: ' if is_refused_by_both else ''}{api.name}: {_codes(theirs)} and {_codes(ours)}"
 
 
-def _codes(found: Any) -> str:
-    return ", ".join(sorted({f"{name} {_CODES.get(code, code)}" for name, code in found}))
+def _by_name(found: Iterable[tuple[str, int]]) -> dict[str, set[int]]:
+    """Return the codes of each named part: some brokers answer a part once that a request names twice."""
+    codes: dict[str, set[int]] = {}
+    for name, code in found:
+        codes.setdefault(name, set()).add(code)
+    return codes
+
+
+def _codes(codes: Iterable[int]) -> str:
+    return ", ".join(sorted({str(_CODES.get(code, code)) for code in codes})) or "nothing"
 
 
 _CODES: Final = {int(code): code.name for code in ErrorCode}

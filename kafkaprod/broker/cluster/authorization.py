@@ -83,7 +83,6 @@ def _group(operation: int = acls.READ) -> list[Right]:
 _TRANSACTION: Final = [Right(acls.WRITE, TRANSACTIONAL_ID, "transactional_id")]
 
 RIGHTS: Final[Mapping[ApiKey, list[Right]]] = {
-    ApiKey.PRODUCE: _TRANSACTION,
     ApiKey.OFFSET_COMMIT: _group(),
     ApiKey.JOIN_GROUP: _group(),
     ApiKey.HEARTBEAT: _group(),
@@ -112,8 +111,6 @@ RIGHTS: Final[Mapping[ApiKey, list[Right]]] = {
 }
 
 ITEM_RIGHTS: Final[Mapping[ApiKey, ItemRight]] = {
-    ApiKey.PRODUCE: ItemRight(acls.WRITE, TOPIC, "topic_data", "responses", "name"),
-    ApiKey.FETCH: ItemRight(acls.READ, TOPIC, "topics", "responses", "topic"),
     ApiKey.LIST_OFFSETS: ItemRight(acls.DESCRIBE, TOPIC, "topics", "topics", "name"),
     ApiKey.OFFSET_COMMIT: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),
     ApiKey.TXN_OFFSET_COMMIT: ItemRight(acls.READ, TOPIC, "topics", "topics", "name"),

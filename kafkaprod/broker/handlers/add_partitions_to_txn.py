@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
@@ -133,28 +133,25 @@ def _topic(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitionsToTxn
 
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
-    """Refuse all if the id or one topic is not allowed.
+    """Refuse all if the id or one topic is not allowed. Versions of several transactions are for brokers alone.
 
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, or TOPIC_AUTHORIZATION_FAILED for the topic and OPERATION_NOT_ATTEMPTED for
-    the others.
+    CLUSTER_AUTHORIZATION_FAILED in those. TRANSACTIONAL_ID_AUTHORIZATION_FAILED in the others, or
+    TOPIC_AUTHORIZATION_FAILED for the topic and OPERATION_NOT_ATTEMPTED for the rest.
     """
     body = authorizer.request.body
-    is_batched = authorizer.request.version >= 4
-    ids = [item.transactional_id for item in body.transactions] if is_batched else [body.v3_and_below_transactional_id]
-    if not all(authorizer.may(acls.WRITE, TRANSACTIONAL_ID, name) for name in ids):
+    if authorizer.request.version >= _FIRST_VERSION_OF_BATCHES:
+        if authorizer.may(acls.CLUSTER_ACTION, CLUSTER):
+            return call(authorizer.request)
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not authorizer.may(acls.WRITE, TRANSACTIONAL_ID, body.v3_and_below_transactional_id):
         return deny(authorizer.request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    topics = [topic for item in body.transactions for topic in item.topics] if is_batched else body.v3_and_below_topics
+    topics = body.v3_and_below_topics
     denied = {topic.name for topic in topics if not authorizer.may(acls.WRITE, TOPIC, topic.name)}
     if not denied:
         return call(authorizer.request)
     response: Any = deny(authorizer.request, ErrorCode.OPERATION_NOT_ATTEMPTED)
     response.error_code = ErrorCode.NONE
-    results = (
-        [topic for item in response.results_by_transaction for topic in item.topic_results]
-        if is_batched
-        else response.results_by_topic_v3_and_below
-    )
-    for topic in results:
+    for topic in response.results_by_topic_v3_and_below:
         for outcome in topic.results_by_partition if topic.name in denied else ():
             outcome.partition_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return response

@@ -42,7 +42,8 @@ def handle(broker: Broker, request: ClientRequest[ConsumerGroupDescribeRequest])
     groups = [_describe(broker, group_id) for group_id in dict.fromkeys(request.body.group_ids)]
     if request.body.include_authorized_operations:
         for group in groups:
-            group.authorized_operations = GROUP_OPERATIONS
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

@@ -21,12 +21,14 @@ LANE = Lane.CONTROL
 MAX_VERSION = 2
 
 _BROKERS = 1
+_CONTROLLERS = 2
 
 
 def handle(broker: Broker, request: ClientRequest[DescribeClusterRequest]) -> Response:
-    """Describe the cluster; for controllers (endpoint type 2) UNSUPPORTED_ENDPOINT_TYPE."""
+    """Describe the cluster; MISMATCHED_ENDPOINT_TYPE for controllers, UNSUPPORTED_ENDPOINT_TYPE for other types."""
     if request.body.endpoint_type != _BROKERS:
-        return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+        is_known = request.body.endpoint_type == _CONTROLLERS
+        return refuse(request, ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=controller_id(broker),

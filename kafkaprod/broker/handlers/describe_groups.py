@@ -33,7 +33,8 @@ def handle(broker: Broker, request: ClientRequest[DescribeGroupsRequest]) -> Des
     groups = [_describe(broker, group_id, request.version) for group_id in dict.fromkeys(request.body.groups)]
     if request.body.include_authorized_operations:
         for group in groups:
-            group.authorized_operations = GROUP_OPERATIONS
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -12,9 +12,13 @@ the response names a range of the log file. A fetch of many partitions is read, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.calls.steps import finish_now, run_in_loop_steps
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.fetch_reading import Read, failed, least_bytes, read_steps
 from kafkaprod.broker.handlers.fetch_waiting import WaitingFetch
@@ -27,9 +31,22 @@ API = ApiKey.FETCH
 LANE = Lane.DATA
 MAX_VERSION = 18
 
+_RIGHT: Final = ItemRight(acls.READ, TOPIC, "topics", "responses", "topic")
 _FULL_FETCH_EPOCHS = (-1, 0)
 _FEW_PARTITIONS = 32
 """Reading them takes a millisecond: less work than keeping account of each."""
+
+
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the topics; whoever fetches as a replica needs CLUSTER_ACTION, as brokers have it."""
+    body = authorizer.request.body
+    if max(body.replica_id, body.replica_state.replica_id) < 0:
+        return authorizer.split(call, deny, _RIGHT)
+    if authorizer.may(acls.CLUSTER_ACTION, CLUSTER):
+        return call(authorizer.request)
+    response: Any = deny(authorizer.request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    response.error_code = ErrorCode.NONE
+    return response
 
 
 def handle(broker: Broker, request: ClientRequest[FetchRequest]) -> Outcome:

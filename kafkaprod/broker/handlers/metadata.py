@@ -59,7 +59,8 @@ def handle(broker: Broker, request: ClientRequest[MetadataRequest]) -> MetadataR
         ]
     if body.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     nodes = live_nodes(broker, request.endpoint)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(**node._asdict()) for node in nodes],

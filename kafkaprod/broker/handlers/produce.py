@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import struct
 from functools import partial
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.request import (
     NO_RESPONSE,
@@ -24,10 +24,18 @@ from kafkaprod.broker.calls.request import (
     Ready,
 )
 from kafkaprod.broker.calls.steps import Pause, Steps, finish_now, run_in_steps
+from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
+from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
-from kafkaprod.broker.handlers.produce_transactions import Verification, begin_verification, verify
+from kafkaprod.broker.handlers.produce_transactions import (
+    Verification,
+    begin_verification,
+    has_transactional_records,
+    verify,
+)
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
@@ -45,6 +53,7 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkaprod.protocol.schema import Response
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -53,6 +62,7 @@ API = ApiKey.PRODUCE
 LANE = Lane.DATA
 MAX_VERSION = 13
 
+_RIGHT: Final = ItemRight(acls.WRITE, TOPIC, "topic_data", "responses", "name")
 _FIRST_VERSION_WITH_ZSTD = 7
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_POSITION = 21
@@ -74,10 +84,27 @@ class _Appended(NamedTuple):
     replicated: Replicated | None
 
 
+def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+    """Check the topics, and the transactional id if there are transactional records."""
+    body = authorizer.request.body
+    name = body.transactional_id
+    if name is not None and has_transactional_records(body) and not authorizer.may(acls.WRITE, TRANSACTIONAL_ID, name):
+        return _refused(authorizer.request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return authorizer.split(call, deny, _RIGHT)
+
+
+def _refused(request: ClientRequest[ProduceRequest], error_code: ErrorCode) -> Response:
+    if request.body.acks == 0:
+        raise CloseConnectionError(f"an acks=0 request of {request.principal} is refused: {error_code.name}")
+    return refuse(request, error_code)
+
+
 def handle(broker: Broker, request: ClientRequest[ProduceRequest]) -> Outcome:
     """Append; answer when the flush policy allows."""
     if request.body.acks not in (-1, 0, 1):
         return refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.body.transactional_id is None and has_transactional_records(request.body):
+        return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     verification = begin_verification(broker, request)
     if not verification.tokens:
         return _append_all(broker, request, verification)

@@ -13,7 +13,7 @@ from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
+from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, LOW_ATTRIBUTES, TRANSACTIONAL, parse_header
 from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import ProduceRequest
@@ -47,6 +47,15 @@ class Verification:
 
 NOTHING_TO_VERIFY = Verification()
 _UNVERIFIED = (TransactionGuard(False, False), TransactionGuard(False, True))  # by whether the version is of TV2
+
+
+def has_transactional_records(body: ProduceRequest) -> bool:
+    """Return whether a batch of a request is part of a transaction."""
+    return any(
+        data.records is not None and len(data.records) > LOW_ATTRIBUTES and data.records[LOW_ATTRIBUTES] & TRANSACTIONAL
+        for topic in body.topic_data
+        for data in topic.partition_data
+    )
 
 
 def begin_verification(broker: Broker, request: ClientRequest[ProduceRequest]) -> Verification:

@@ -34,7 +34,11 @@ _TIMES = {
 }
 _KINDS: Final = {"resource_type": (acls.TOPIC, acls.GROUP, acls.CLUSTER, acls.TRANSACTIONAL_ID, 32), "key_type": (0, 1)}
 """Fields that say of what kind a named thing is, by the beginning of their names."""
-_NUMBERS: Final = {"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1}
+_NUMBERS: Final = {
+    **{"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1, "replica_id": -1},
+    **{"operation": acls.READ, "permission_type": acls.ALLOW},
+    **dict.fromkeys(("pattern_type_filter", "resource_pattern_type"), acls.LITERAL),
+}
 
 
 def requests(api: ApiKey, version: int, secret_id: uuid.UUID, most: int = MOST_COMBINATIONS) -> Iterator[Request]:

@@ -34,6 +34,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 HAS_DELETE_HORIZON = 0x40
 
+LOW_ATTRIBUTES = 22
+"""Position of the byte of a batch that holds these bits."""
 _CRC_POSITION = 17
 _ATTRIBUTES_POSITION = 21
 _HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,16 @@ from kafkaprod.broker.cluster.authorization import ITEM_RIGHTS, RIGHTS
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS, SPECIAL_RULES
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS
+from kafkaprod.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+)
 from kafkaprod.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kafkaprod.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -88,6 +96,29 @@ def test_topics_are_refused_one_by_one(box: BrokerWithoutSockets) -> None:
     assert fetch(box, topic="mine").error_code == 29
     allow(box, acls.READ, acls.TOPIC, "mine")
     assert fetch(box, topic="mine").error_code == 0
+
+
+def test_transactional_records_need_their_id_and_the_right_to_it(box: BrokerWithoutSockets) -> None:
+    batch = make_batch(producer_id=5, epoch=0, sequence=0, is_transactional=True)
+    assert produce(box, batch, topic="mine").error_code == 53
+    assert produce(box, batch, topic="mine", transaction="other").error_code == 53
+    with pytest.raises(CloseConnectionError):
+        box.begin(produce_request(batch, topic="mine", acks=0), 9)
+    assert produce(box, make_batch(), topic="mine", transaction="other").error_code == 0
+    box.user = "root"
+    assert produce(box, batch, topic="mine").error_code == 53
+
+
+def test_only_brokers_fetch_as_replicas_and_add_partitions_of_several_transactions(box: BrokerWithoutSockets) -> None:
+    allow(box, acls.READ, acls.TOPIC, "mine")
+    allow(box, acls.WRITE, acls.TRANSACTIONAL_ID, "x")
+    assert fetch(box, topic="mine", replica_id=1).error_code == 29
+    transaction = AddPartitionsToTxnTransaction(transactional_id="x", producer_id=0, producer_epoch=0)
+    add = AddPartitionsToTxnRequest(transactions=[transaction])
+    assert box.ask(add, AddPartitionsToTxnResponse, 4).error_code == 31
+    allow(box, acls.CLUSTER_ACTION, acls.CLUSTER, acls.CLUSTER_NAME)
+    assert fetch(box, topic="other", replica_id=1).error_code == 0
+    assert box.ask(add, AddPartitionsToTxnResponse, 4).error_code == 0
 
 
 def test_unanswered_records_that_are_refused_close_the_connection(box: BrokerWithoutSockets) -> None:
@@ -165,3 +196,26 @@ def test_acls_are_made_and_shown_by_whoever_may(box: BrokerWithoutSockets) -> No
     box.user = "bob"
     assert box.ask(everything, DescribeAclsResponse, 3).error_code == 31
     assert committed(box) == -1
+
+
+def test_operations_are_those_of_kafka_and_only_of_what_was_found(tmp_path: Path) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={"mine": 1})
+    assert commit(box, 1, topic="mine") == 0
+    groups = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=True)
+    found = box.ask(groups, DescribeGroupsResponse, 6).groups
+    every = sum(
+        1 << each for each in (acls.READ, acls.DELETE, acls.DESCRIBE, acls.DESCRIBE_CONFIGS, acls.ALTER_CONFIGS)
+    )
+    assert [group.authorized_operations for group in found] == [every, -(2**31)]
+    wanted = [MetadataRequestTopic(name=None, topic_id=uuid.UUID(int=77))]
+    request = MetadataRequest(topics=wanted, include_topic_authorized_operations=True)
+    (unknown,) = box.ask(request, MetadataResponse, 12).topics
+    assert unknown.topic_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize(("endpoint_type", "expected"), [(1, 0), (2, 114), (0, 115), (3, 115)])
+def test_a_cluster_is_described_to_those_who_look_for_brokers(
+    box: BrokerWithoutSockets, endpoint_type: int, expected: int
+) -> None:
+    request = DescribeClusterRequest(endpoint_type=endpoint_type)
+    assert box.ask(request, DescribeClusterResponse, 1).error_code == expected
