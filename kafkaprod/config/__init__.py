@@ -15,6 +15,7 @@ spellings           from the names users write to options: Kafka's, with undersc
 jaas                Java's `sasl.jaas.config`: a user and a password, or a client of an OAuth endpoint
 option              the declaration of one option
 addresses           the kind of `bootstrap_servers`: addresses as people write them
+hook_kinds          the kinds of serializers and partitioners: the user's code, or names
 kinds               the kinds of values options take
 refused             names other clients know and this one refuses, each with what to do instead
 secret_sources      which variables and files the options of others may name

@@ -259,7 +259,7 @@ class OptionTypes(TypedDict, total=False):
     """Threads that compress batches; 0: the sender thread does it. None is started for `none`."""
     partitioner: Any
     """Chooses partitions for records that name none. None (also `murmur2_random`): by murmur2 of the key as in Java,
-    without a key in turns that favour short queues."""
+    without a key in turns that favour short queues. A function has the arguments of `Partitioner.partition`."""
     partitioner_class: Any
     partitioner_ignore_keys: bool | str
     """Spread records with a key as if they had no key."""
@@ -277,8 +277,8 @@ class OptionTypes(TypedDict, total=False):
     allow_auto_create_topics: bool | str
     """Let brokers that allow it create topics that do not exist."""
     key_serializer: Any
-    """Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, or an object with serialize(topic, headers,
-    data) as in kafka-python. None: keys are bytes."""
+    """Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, an object with serialize(topic, headers,
+    data) as in kafka-python, or the name of one of Kafka's own, as in Java. None: keys are bytes."""
     value_serializer: Any
     """Turns values into bytes; as `key_serializer`."""
     interceptors: Iterable[Any]

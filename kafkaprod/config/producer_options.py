@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaprod.compression import CODEC_IDS
+from kafkaprod.config.hook_kinds import PartitionerKind, SerializerKind
 from kafkaprod.config.kinds import (
     INT64_MAX,
     Acks,
@@ -39,24 +40,6 @@ _PARTITIONING: Final = Section("Partitioning")
 _TOPICS: Final = Section("Topics")
 _RECORDS: Final = Section("Serializers and interceptors")
 _METRICS: Final = Section("Metrics")
-
-_PARTITIONER_NAMES: Final = {"murmur2_random": None, "round_robin": "round_robin"}
-
-
-class PartitionerKind:
-    """A partitioner of the user's, or the name of one that comes with the package."""
-
-    __slots__ = ()
-    type_name = "object"
-    allowed = "an object with partition(), murmur2_random or round_robin"
-
-    def parse(self, value: object) -> Any:
-        if isinstance(value, str) and value in _PARTITIONER_NAMES:
-            return _PARTITIONER_NAMES[value]
-        return Hook(("partition",), accepts_callable=False).parse(value)
-
-    def show(self, value: object) -> str:
-        return repr(value) if isinstance(value, str) else f"<{type(value).__qualname__}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
@@ -237,7 +220,8 @@ class ProducerOptions(OAuthOptions):
         PartitionerKind(),
         MEDIUM,
         "Chooses partitions for records that name none. None (also `murmur2_random`): by murmur2 of the key as in "
-        "Java, without a key in turns that favour short queues.",
+        "Java, without a key in turns that favour short queues. A function has the arguments of "
+        "`Partitioner.partition`.",
         aliases=("partitioner.class",),
     )
     partitioner_ignore_keys: bool = _PARTITIONING.option(
@@ -276,13 +260,14 @@ class ProducerOptions(OAuthOptions):
 
     key_serializer: Any = _RECORDS.option(
         None,
-        Hook(("serialize",)),
+        SerializerKind(),
         HIGH,
-        "Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, or an object with "
-        "serialize(topic, headers, data) as in kafka-python. None: keys are bytes.",
+        "Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, an object with "
+        "serialize(topic, headers, data) as in kafka-python, or the name of one of Kafka's own, as in Java. None: keys "
+        "are bytes.",
     )
     value_serializer: Any = _RECORDS.option(
-        None, Hook(("serialize",)), HIGH, "Turns values into bytes; as `key_serializer`."
+        None, SerializerKind(), HIGH, "Turns values into bytes; as `key_serializer`."
     )
     interceptors: tuple[Any, ...] = _RECORDS.option(
         (),

@@ -1,9 +1,10 @@
 """The user's code on a record's way.
 
-chain          runs them in order
-partitioners   a key to a partition
-serializers    objects to bytes
-opentelemetry  traces and metrics by OpenTelemetry
-interceptors   see each record before it is sent and after its outcome
-log_handler    log lines as records
+chain             runs them in order
+partitioners      a key to a partition
+serializers       objects to bytes
+java_serializers  the bytes of Kafka's own serializers in Java
+opentelemetry     traces and metrics by OpenTelemetry
+interceptors      see each record before it is sent and after its outcome
+log_handler       log lines as records
 """

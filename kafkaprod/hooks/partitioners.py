@@ -128,8 +128,12 @@ def make_partitioner(option: Any) -> CheckedPartitioner | None:
     """Return the partitioner that an option names; None for the built-in choice of the core.
 
     Args:
-        option: `ProducerConfig.partitioner`: None, `round_robin`, or an object with `partition`.
+        option: `ProducerConfig.partitioner`: None, `round_robin`, an object with `partition`, or a function with the
+            arguments of that.
     """
     if option is None:
         return None
+    if callable(option) and not hasattr(option, "partition"):
+        name = getattr(option, "__qualname__", type(option).__qualname__)  # for messages
+        option = type(name, (), {"partition": staticmethod(option)})()
     return CheckedPartitioner(RoundRobinPartitioner() if option == "round_robin" else option)

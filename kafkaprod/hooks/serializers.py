@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kafkaprod._core.queues.record_hooks import SerializerCall
 from kafkaprod.errors import ConfigError
+from kafkaprod.hooks import java_serializers
 from kafkaprod.structs import BytesLike
 from kafkaprod.threads import apart, importing
 
@@ -71,7 +72,12 @@ class BoundSerializer(SerializerCall):
 
 
 def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
-    """Return the serializer in its one calling form; None if there is none: the data are bytes already."""
+    """Return the serializer in its one calling form; None if there is none: the data are bytes already.
+
+    Text is the name of one of Kafka's own, which the option has checked.
+    """
+    if isinstance(serializer, str):
+        serializer = StringSerializer() if serializer == "StringSerializer" else getattr(java_serializers, serializer)()
     return None if serializer is None else BoundSerializer(serializer, field)
 
 

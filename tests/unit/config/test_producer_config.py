@@ -185,6 +185,15 @@ def test_spellings_of_one_option_mean_the_same(name: str) -> None:
         ("message.send.max.retries", 3, "retries", 3),
         ("metadata.broker.list", "a:1,b:2", "bootstrap_servers", (("a", 1), ("b", 2))),
         ("partitioner", "murmur2_random", "partitioner", None),
+        ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "partitioner", "round_robin"),
+        ("partitioner.class", "org.apache.kafka.clients.producer.internals.DefaultPartitioner", "partitioner", None),
+        (
+            "key.serializer",
+            "org.apache.kafka.common.serialization.LongSerializer",
+            "key_serializer",
+            "LongSerializer",
+        ),
+        ("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer", "value_serializer", None),
         ("max_batch_size", 1000, "batch_size", 1000),  # in aiokafka it is the size at which a batch is full
     ],
 )
@@ -313,7 +322,8 @@ def test_values_are_read_from_text_and_python(name: str, value: object, expected
         ("metadata_max_idle_ms", 4999),
         ("interceptors", "com.example.Interceptor"),
         ("interceptors", [object()]),
-        ("key_serializer", "org.apache.kafka.common.serialization.StringSerializer"),
+        ("key_serializer", "io.confluent.kafka.serializers.KafkaAvroSerializer"),
+        ("key_serializer", "org.apache.kafka.common.serialization.VoidSerializer"),
         ("key_serializer", int),
         ("partitioner", "consistent_random"),
         ("partitioner", lambda key: 0),

@@ -122,3 +122,14 @@ def test_option_without_partitioner_leaves_the_choice_to_the_core() -> None:
     made = make_partitioner(Fixed(1))
     assert made is not None
     assert made.choose("t", None, None, LEADERS) == 1
+
+
+def test_a_function_is_a_partitioner_and_is_named_in_errors() -> None:
+    def last(topic: str, key: Any, value: Any, partition_count: int, available: Any) -> int:
+        return partition_count - 1 if key is None else 99
+
+    made = make_partitioner(last)
+    assert made is not None
+    assert made.choose("t", None, b"v", LEADERS) == 3
+    with pytest.raises(InvalidRecordError, match=r"last chose partition 99 of topic 't', which has 4"):
+        made.choose("t", b"k", b"v", LEADERS)
