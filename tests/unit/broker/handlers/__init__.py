@@ -15,7 +15,7 @@ test_transactions.py    describe_producers describe_transactions list_transactio
 test_transactions.py    produce_transactions transaction_errors
 test_users.py           alter_client_quotas alter_user_scram_credentials create_acls delete_acls
 test_users.py           describe_client_quotas describe_user_scram_credentials
-test_watermark.py       fetch list_offsets: what is not replicated or not decided
+test_watermark.py       fetch list_offsets
 
 Elsewhere, with other brokers or with clients:
 
