@@ -13,6 +13,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,15 +48,15 @@ def _json_lines() -> list[bytes]:
     return [b'{"id":%d,"name":"%s"}' % (i, name.encode()) for i, name in enumerate(_names())]
 
 
-def _parquet() -> bytes:
+def _parquet(codec: str = "none") -> bytes:
     sink = io.BytesIO()
-    pq.write_table(_table(), sink, row_group_size=10, write_page_checksum=True, compression="none")
+    pq.write_table(_table(), sink, row_group_size=10, write_page_checksum=True, compression=codec)
     return sink.getvalue()
 
 
-def _arrow(new: Callable[..., Any]) -> bytes:
+def _arrow(new: Callable[..., Any], codec: str | None = None) -> bytes:
     sink = io.BytesIO()
-    with new(sink, _table().schema) as writer:
+    with new(sink, _table().schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
         for batch in _table().to_batches(10):
             writer.write_batch(batch)
     return sink.getvalue()
@@ -69,6 +70,13 @@ FORMATS: Final[dict[str, Callable[[], bytes]]] = {
     "parquet": _parquet,
     "arrow": lambda: _arrow(pa.ipc.new_file),
     "arrow stream": lambda: _arrow(pa.ipc.new_stream),
+}
+
+
+INNER: Final[dict[str, Callable[[], bytes]]] = {  # compressed by the format itself
+    **{f"parquet {codec}": partial(_parquet, codec) for codec in ("snappy", "gzip", "brotli", "lz4", "zstd")},
+    **{f"arrow {codec}": partial(_arrow, pa.ipc.new_file, codec) for codec in ("lz4", "zstd")},
+    **{f"arrow stream {codec}": partial(_arrow, pa.ipc.new_stream, codec) for codec in ("lz4", "zstd")},
 }
 
 
@@ -92,7 +100,7 @@ STREAMED: Final = ("gzip", "bz2", "xz", "lz4", "zstd")
 LONGEST_MAGIC: Final = 6
 TEXTS: Final = ("lines", "jsonl", "json", "csv")
 # Without a codec nothing tells that a byte has another value, or that a text of rows is cut at the end of one.
-WITHOUT_CHECKSUM: Final = (*TEXTS, "arrow", "arrow stream")
+WITHOUT_CHECKSUM: Final = (*TEXTS, "arrow", "arrow stream", *(name for name in INNER if name.startswith("arrow")))
 WITHOUT_END: Final = ("lines", "jsonl", "csv")
 
 
@@ -107,7 +115,7 @@ class Sample:
     @property
     def streams(self) -> list[bytes]:
         """The whole input; of a codec two streams, because what damages the second one must be noticed, too."""
-        text, compress = FORMATS[self.format](), CODECS[self.codec]
+        text, compress = (FORMATS | INNER)[self.format](), CODECS[self.codec]
         if self.codec not in STREAMED:
             return [compress(text)]
         return [compress(text[: len(text) // 2]), compress(text[len(text) // 2 :])]
@@ -162,8 +170,9 @@ def _values(name: str, kind: str, codec: str | None) -> Iterator[bytes | None]:
 
 
 def samples() -> list[Sample]:
-    """Every format behind every codec in every way."""
-    return [Sample(kind, codec, way) for kind in FORMATS for codec in CODECS for way in WAYS]
+    """Every format behind every codec, and with every codec of its own, in every way."""
+    behind = [Sample(kind, codec, way) for kind in FORMATS for codec in CODECS for way in WAYS]
+    return behind + [Sample(kind, "none", way) for kind in INNER for way in WAYS]
 
 
 @dataclass
@@ -232,7 +241,7 @@ def judge(sample: Sample, cuts: Iterable[int], flips: int, directory: Path) -> V
         can_tell = _always if not sample.silent_cut(length) else _never
         add(verdict.cuts, data[:length], f"cut to {length} of {len(data)} bytes", can_tell)
     rng = random.Random(f"{sample}")
-    footer = footer_start(data) if sample.format == "parquet" and sample.codec == "none" else len(data)
+    footer = footer_start(data) if sample.format.startswith("parquet") and sample.codec == "none" else len(data)
     for number in range(flips):  # those without a checksum may have other bytes of the input, and of nothing else
         damaged = flipped(data, rng)
         is_checked = sample.has_checksum and damaged[footer:] == data[footer:]

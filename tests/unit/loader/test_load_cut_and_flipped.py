@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loader.damage import CODECS, FORMATS, STREAMED, WAYS, Sample, judge
+from tests.support.loader.damage import CODECS, FORMATS, INNER, STREAMED, WAYS, Sample, judge
 
 FEW = {"file": (20, 12), "pipe": (4, 4), "stdin": (4, 4)}  # cuts and flips
 
@@ -25,6 +25,14 @@ def test_no_cut_and_no_flip_is_silent(kind: str, codec: str, way: str, tmp_path:
     cut_count, flip_count = FEW[way]
     cuts = {*random.Random(f"{sample}").sample(range(sum(lengths)), cut_count), *borders, lengths[0]}
     assert judge(sample, sorted(cut for cut in cuts if cut < sum(lengths)), flip_count, tmp_path).found == []
+
+
+@pytest.mark.parametrize("kind", INNER)
+def test_no_cut_and_no_flip_of_a_table_with_a_codec_of_its_own_is_silent(kind: str, tmp_path: Path) -> None:
+    sample = Sample(kind, "none", "file")
+    length = len(sample.streams[0])
+    cuts = {*random.Random(f"{sample}").sample(range(length), 20), 0, 1, 8, length - 1, length - 8}
+    assert judge(sample, sorted(cuts), 40, tmp_path).found == []
 
 
 @pytest.mark.parametrize("codec", STREAMED)
