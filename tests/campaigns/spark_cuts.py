@@ -17,6 +17,7 @@ import os
 import random
 import sys
 import tempfile
+import traceback
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from tests.spark.failing_stages import (
     numbered_rows,
 )
 from tests.spark.sessions import local_session
+from tests.spark.stalls import last_line
 from tests.spark.streams import run_stream
 from tests.spark.topics import committed_values, count_of, values_of
 
@@ -85,7 +87,8 @@ def run(spark: SparkSession, servers: str, plan: Plan, directory: Path, *, has_o
     try:
         _save(spark, plan, options, rows, directory)
     except Exception as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[-1]}"
+        traceback.print_exc()
+        return last_line(error)
     if plan.delivery == "at_least_once":
         different = set(values_of(servers, topic))
         return "" if different == set(expected) else f"{len(different)} different rows of {rows}"
