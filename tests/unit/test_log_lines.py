@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,41 @@ def test_other_threads_lines_are_given_at_once(keeper: Keeper) -> None:
     logging.getLogger(NAME).warning("at once")
     assert keeper.lines == ["at once"]
     assert keeper.threads == {threading.get_ident()}
+
+
+class Guarded(logging.Logger):
+    """Takes no line while it handles one of the same thread: any logger of CPython 3.13.5."""
+
+    is_handling = threading.local()
+
+    def handle(self, record: logging.LogRecord) -> None:
+        if not getattr(self.is_handling, "now", False):
+            self.is_handling.now = True
+            try:
+                super().handle(record)
+            finally:
+                self.is_handling.now = False
+
+
+def test_a_logger_that_refuses_lines_meanwhile_gives_them_too(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger(NAME), "__class__", Guarded)
+    lines = lines_of()
+    warn("here")
+    run_as_own(lambda: warn("there"))
+    lines.flush(BOUND_S)
+    assert keeper.lines == ["here", "there"]
+
+
+def test_a_line_that_a_filter_of_the_user_replaces_is_given_as_replaced(keeper: Keeper) -> None:
+    lines_of()
+    other = logging.LogRecord(NAME, logging.WARNING, "", 0, "other", (), None)
+
+    def replacing(_: logging.LogRecord) -> Any:
+        return other
+
+    logging.getLogger(NAME).addFilter(replacing)
+    warn("one")
+    assert keeper.lines == ["other" if sys.version_info >= (3, 12) else "one"]
 
 
 def test_what_finds_no_place_is_counted_and_reported(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
