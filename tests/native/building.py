@@ -44,7 +44,12 @@ def load(name: str) -> ModuleType:
         directory.mkdir(parents=True, exist_ok=True)
         # Test runs side by side may build the same module: each elsewhere, and the result appears whole.
         with tempfile.TemporaryDirectory(dir=directory) as build:
-            subprocess.run([sys.executable, "-c", SCRIPT, name, build], cwd=ROOT, check=True, capture_output=True)
+            command = [sys.executable, "-c", SCRIPT, name, build]
+            done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(
+                    f"tests/native/{name}.pyx cannot be built:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+                )
             (made,) = Path(build).glob(f"{name}.*.so")
             made.rename(directory / made.name)
     (built,) = directory.glob(f"{name}.*.so")

@@ -28,6 +28,7 @@ from tests.stress.scale import scaled, wait_until
 from tests.support.threads import thread_count
 
 PIPE_BYTES = 1 << 20
+START_S = 120  # at most, of a command on a loaded machine
 LOOP_S = 1.5  # a signal just before its system call waits for the event loop's next timer, or for another signal
 TEARDOWN_S = 1.5  # of an interpreter on a loaded machine; 0.06 on a quiet one
 FUTEX, READ = {"x86_64": (202, 0), "aarch64": (98, 63)}[platform.machine()]  # system calls
@@ -181,7 +182,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_input(sink: Sink) -> None:
 
 def test_ctrl_c_ends_a_command_that_waits_for_a_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(20)
+        listener.settimeout(START_S)
         with command(f"127.0.0.1:{listener.getsockname()[1]}") as process:
             send_line(process)
             connection, _ = listener.accept()  # and it gets no answer
