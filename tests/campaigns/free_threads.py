@@ -12,6 +12,8 @@ Each program runs in a process of its own, so that one that dies is told like an
     records      threads send in every way, while metadata comes, topics grow and children are forked; then the logs are
                  read: each record once, in order for each thread and partition
 
+`--default-timeouts` gives the producers of `records` the timeouts of their defaults, for a machine with no other work.
+
 The last line of each says what it did; exit code 1 if one found a fault.
 """
 
@@ -26,6 +28,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks.sink import Sink
 from kafkaprod import BlockResult, Producer
@@ -193,10 +196,10 @@ PROGRAMS: dict[str, Callable[[float, int], str]] = {
 }
 
 
-def run_alone(name: str, seconds: float, threads: int) -> bool:
+def run_alone(name: str, seconds: float, threads: int, more: list[str]) -> bool:
     """Run a program in a process of its own; return whether it found no fault."""
     command = ["-X", "faulthandler", "-m", "tests.campaigns.free_threads", "--here", "--only", name]
-    command += ["--seconds", str(seconds), "--threads", str(threads)]
+    command += ["--seconds", str(seconds), "--threads", str(threads), *more]
     return subprocess.run([sys.executable, *command], check=False).returncode == 0
 
 
@@ -206,15 +209,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each program")
     parser.add_argument("--threads", type=int, default=4, help="that send, make blocks or look")
     parser.add_argument("--only", choices=PROGRAMS, action="append", help="may be repeated")
+    parser.add_argument("--default-timeouts", action="store_true", help="of `records`")
     parser.add_argument("--here", action="store_true", help="in this process: a fault ends it")
     options = parser.parse_args()
     names = options.only or list(PROGRAMS)
     if not options.here:
-        faults = [name for name in names if not run_alone(name, options.seconds, options.threads)]
+        more = ["--default-timeouts"] if options.default_timeouts else []
+        faults = [name for name in names if not run_alone(name, options.seconds, options.threads, more)]
         return 1 if faults else 0
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    programs = PROGRAMS | ({"records": partial(run_records, timeouts={})} if options.default_timeouts else {})
     for name in names:
-        done = PROGRAMS[name](options.seconds, options.threads)
+        done = programs[name](options.seconds, options.threads)
         gil = "with the GIL" if has_gil else "without the GIL"
         print(f"{name}, {options.threads} threads, {options.seconds:.0f} s, {gil}: {done}, no fault", flush=True)
     return 0

@@ -31,19 +31,17 @@ from tests.support.threads import at_once
 COUNT = 30_000  # records of a thread in a round
 ROWS = 500  # of a block
 FEW, MANY = 4, 64  # partitions of a topic at its start, and at most
-GROW_S = 0.1
+GROW_S = 0.02
 MOST_FORKS = 3  # in a round: each stops all threads for as long as it copies the process
 CHILD_S = 300
 WAIT_S = 600.0
-# A machine with much other work may let a broker wait for a minute: that is no fault of the threads.
 OPTIONS: dict[str, Any] = {
     "linger_ms": 1,
     "metadata_max_age_ms": 100,
     "batch_size": 4096,
-    "request_timeout_ms": 300_000,
-    "delivery_timeout_ms": 600_000,
-    "max_block_ms": 600_000,
 }
+# A machine with much other work may let a broker wait for a minute: that is no fault of the threads.
+PATIENCE: dict[str, Any] = {"request_timeout_ms": 300_000, "delivery_timeout_ms": 600_000, "max_block_ms": 600_000}
 
 SHARED = [b"%d" % number for number in range(COUNT)]
 
@@ -193,11 +191,11 @@ def read_log(client: ClusterClient, topic: str) -> Iterator[tuple[int, bytes | N
             yield partition, record.key, record.value or b""
 
 
-def run_round(number: int, client: ClusterClient, servers: str, threads: int) -> Changes:
+def run_round(number: int, client: ClusterClient, servers: str, threads: int, timeouts: dict[str, Any]) -> Changes:
     """Send to a topic of its own, and read it; return what happened to it meanwhile."""
     topic = f"round-{number}"
     create_topic(client, topic, FEW)
-    with Producer(bootstrap_servers=servers, **OPTIONS) as producer:
+    with Producer(bootstrap_servers=servers, **OPTIONS, **timeouts) as producer:
         producer.partitions_for(topic)
         sends = [Sends(producer, topic, thread, is_shared=number % 2 == 1) for thread in range(threads)]
         ways = [WAYS[(number // 2 + thread) % len(WAYS)] for thread in range(threads)]
@@ -217,8 +215,11 @@ def run_round(number: int, client: ClusterClient, servers: str, threads: int) ->
     return changes
 
 
-def run_records(seconds: float, threads: int) -> str:
-    """Run rounds for as long as that, and at least two: with objects of each thread's own, and with shared ones."""
+def run_records(seconds: float, threads: int, timeouts: dict[str, Any] = PATIENCE) -> str:
+    """Run rounds for as long as that, and at least two: with objects of each thread's own, and with shared ones.
+
+    Without `timeouts` the producer has those of its defaults.
+    """
     rounds = growths = forks = 0
     end_s = time.monotonic() + seconds
     with EmbeddedBroker() as broker:
@@ -227,7 +228,7 @@ def run_records(seconds: float, threads: int) -> str:
             ProducerConfig.from_options({"bootstrap_servers": servers, "request_timeout_ms": 300_000})
         ) as client:
             while rounds < 2 or time.monotonic() < end_s:
-                changes = run_round(rounds, client, servers, threads)
+                changes = run_round(rounds, client, servers, threads, timeouts)
                 growths += changes.growths
                 forks += changes.forks
                 rounds += 1
