@@ -16,7 +16,14 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup, Heartbeat
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
-from kafkaprod.broker.coordinator.member import MAX_ID_CHARS, JoinAttempt, JoinResult, SyncAttempt, SyncResult
+from kafkaprod.broker.coordinator.member import (
+    MAX_ID_CHARS,
+    MAX_NAMES_CHARS,
+    JoinAttempt,
+    JoinResult,
+    SyncAttempt,
+    SyncResult,
+)
 from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
 from kafkaprod.broker.storage.format.internal_records import KeyValue
@@ -273,6 +280,10 @@ def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
         problem = "RackId can't be empty."
     elif (longest := max(map(len, (beat.member_id, beat.instance_id or "", beat.rack_id or "")))) > MAX_ID_CHARS:
         problem = f"An id of {longest} characters is longer than {MAX_ID_CHARS}."
+    elif (total := sum(map(len, beat.topic_names or ()))) > MAX_NAMES_CHARS:
+        problem = (
+            f"The subscribed names have {total} characters, more than {MAX_NAMES_CHARS}: use a regular expression."
+        )
     elif beat.member_epoch < STATIC_LEAVE_EPOCH:
         problem = "MemberEpoch is invalid."
     elif not beat.member_id and (has_own_id or beat.member_epoch != JOIN_EPOCH):

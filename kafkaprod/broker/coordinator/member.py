@@ -32,6 +32,9 @@ class GroupConfig(NamedTuple):
 MAX_ID_CHARS: Final = 1_024
 """What a group keeps of each id that a client chooses; clients take UUIDs, or names."""
 
+MAX_NAMES_CHARS: Final = 256 * 1_024
+"""What a group of the new protocol keeps of the topics that a member names."""
+
 
 class JoinAttempt(NamedTuple):
     """A JoinGroup request.

@@ -113,6 +113,7 @@ def test_first_version_gets_its_member_id_from_the_broker(box: BrokerWithoutSock
         (0, {"rack_id": "r" * 1025}, ErrorCode.INVALID_REQUEST),
         (0, {"instance_id": "i" * 1025}, ErrorCode.INVALID_REQUEST),
         (0, {"member_id": "m" * 1025}, ErrorCode.INVALID_REQUEST),
+        (0, {"subscribed_topic_names": [str(number).zfill(249) for number in range(1_053)]}, ErrorCode.INVALID_REQUEST),
         (0, {"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
         (0, {"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
         (0, {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
