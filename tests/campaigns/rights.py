@@ -41,6 +41,7 @@ MOST_SHOWN: Final = 1_500
 EXPLAINED: Final[Mapping[str, str]] = {
     "refused by both: ": "nothing is done and nothing shown; only which of two faults is named differs",
     "ALTER_CONFIGS: silent": "Apache Kafka leaves a request that names a resource twice without an answer",
+    "DESCRIBE_USER_SCRAM_CREDENTIALS: silent": "the same of a request without users, to whoever may not describe them",
 }
 """Beginning of a kind of difference -> why it is right."""
 _RIGHTS: Final = frozenset(
@@ -290,17 +291,17 @@ def parts(answer: Struct, names: Mapping[Any, str] | None = None, place: str = "
     named = [getattr(answer, item.name) for item in type(answer).fields if item.name in _NAMES]
     for value in named:
         if value not in (None, ""):
-            place = f"{place}/{(names or {}).get(value, value)}"
+            place = f"{place}{(names or {}).get(value, value)}"
     for item in type(answer).fields:
         value = getattr(answer, item.name)
-        if item.name.endswith("error_code"):
+        if item.name in ("error_code", "partition_error_code"):
             found.append((place, value))
         elif item.name.endswith("authorized_operations"):
             found.append((f"{place}:operations", value))
         elif isinstance(value, list):
             for element in value:
                 if isinstance(element, Struct):
-                    inner = parts(element, names, place)
+                    inner = parts(element, names, f"{place}/")
                     found.extend(inner or [(place, 0)])
     if not found and named and place:
         found.append((place, 0))

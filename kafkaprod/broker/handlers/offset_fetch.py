@@ -20,6 +20,7 @@ from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
+from kafkaprod.broker.handlers import refusals
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (
@@ -34,6 +35,7 @@ from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kafkaprod.protocol.schema import Response
 from kafkaprod.structs import TopicPartition
 
 API = ApiKey.OFFSET_FETCH
@@ -41,6 +43,7 @@ LANE = Lane.CONTROL
 MAX_VERSION = 10
 COORDINATED_BY = GROUPS
 
+_FIRST_VERSION_WITH_ERROR = 2
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_IDS = 10
 _NONE_COMMITTED = OffsetCommitValue(-1, -1, "", -1)
@@ -51,7 +54,7 @@ class _Answer(NamedTuple):
 
     partition: int
     committed: OffsetCommitValue
-    error_code: ErrorCode
+    error_code: int
 
 
 Found = Iterator[tuple[str, list[_Answer]]]
@@ -77,6 +80,18 @@ def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> Offset
         topics = _with_ids(broker, request, group)
         groups.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=groups)
+
+
+def refuse(request: ClientRequest[OffsetFetchRequest], error_code: int) -> Response:
+    """Give every partition the error in the versions that have no other place for one."""
+    if request.version >= _FIRST_VERSION_WITH_ERROR:
+        return refusals.refuse(request, error_code)
+    return OffsetFetchResponse(
+        topics=[
+            _topic(topic.name, [_Answer(index, _NONE_COMMITTED, error_code) for index in topic.partition_indexes])
+            for topic in request.body.topics or ()
+        ]
+    )
 
 
 def _with_ids(

@@ -25,7 +25,6 @@ MARKS: Final = {MINE: b"\xdd" * 16, SECRET: b"\xee" * 16}
 """In encoded requests and answers in place of the ids of topics, which differ from broker to broker."""
 MOST_COMBINATIONS: Final = 120
 _TIMES = {
-    "timeout_ms",
     "max_wait_ms",
     "timeout",
     "transaction_timeout_ms",
@@ -35,7 +34,7 @@ _TIMES = {
 _KINDS: Final = {"resource_type": (acls.TOPIC, acls.GROUP, acls.CLUSTER, acls.TRANSACTIONAL_ID, 32), "key_type": (0, 1)}
 """Fields that say of what kind a named thing is, by the beginning of their names."""
 _NUMBERS: Final = {
-    **{"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1, "replica_id": -1},
+    **{"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1, "replica_id": -1, "timeout_ms": 5_000},
     **{"operation": acls.READ, "permission_type": acls.ALLOW},
     **dict.fromkeys(("pattern_type_filter", "resource_pattern_type"), acls.LITERAL),
 }

@@ -29,6 +29,11 @@ from kafkaprod.protocol.messages.describe_groups import DescribeGroupsRequest, D
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkaprod.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from kafkaprod.protocol.messages.produce import ProduceResponse
 from kafkaprod.protocol.schema import Response
 from tests.support.broker.broker_requests import commit, committed, fetch, metadata, produce, produce_request
@@ -219,3 +224,11 @@ def test_a_cluster_is_described_to_those_who_look_for_brokers(
 ) -> None:
     request = DescribeClusterRequest(endpoint_type=endpoint_type)
     assert box.ask(request, DescribeClusterResponse, 1).error_code == expected
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_a_refused_group_is_never_answered_as_one_without_offsets(box: BrokerWithoutSockets, version: int) -> None:
+    wanted = [OffsetFetchRequestTopic(name="mine", partition_indexes=[0, 1])]
+    answer = box.ask(OffsetFetchRequest(group_id="g", topics=wanted), OffsetFetchResponse, version)
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
+    assert (answer.error_code, codes) == ((0, [30, 30]) if version == 1 else (30, []))
