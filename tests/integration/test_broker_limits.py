@@ -179,7 +179,7 @@ MIB = 1 << 20
 
 
 def test_half_sent_requests_of_all_clients_share_one_budget(tmp_path: Path) -> None:
-    limits = Limits(max_request_bytes=16 * MIB, max_queued_bytes=48 * MIB)
+    limits = Limits(max_request_bytes=16 * MIB, max_other_request_bytes=16 * MIB, max_queued_bytes=48 * MIB)
     request = b"".join(map(bytes, encode_request(ApiVersionsRequest(), 0, 1, "large")))[4:].ljust(12 * MIB, b"\0")
     frame = struct.pack(">i", len(request)) + request
     with running(tmp_path, limits=limits) as broker:

@@ -75,15 +75,15 @@ def left(frame: bytes) -> Ending:
 
 ENDINGS: dict[str, Ending] = {
     "unknown API": refused(struct.pack(">i", 8 * MIB) + b"\x7f" * 8 * MIB),
-    "version that is not announced": refused(raw_frame(ApiKey.METADATA, 99, bytes(8 * MIB))),
+    "version that is not announced": refused(raw_frame(ApiKey.METADATA, 99, bytes(7 * MIB))),
     "frame above the limit": refused(struct.pack(">i", 2**31 - 1) + bytes(MIB)),
     "header that ends early": refused(struct.pack(">ihhih", 10, ApiKey.METADATA, 1, 1, 500) + bytes(MIB)),
     "half a request": left(struct.pack(">i", 16 * MIB) + bytes(8 * MIB)),
-    "body that is damaged": refused(raw_frame(ApiKey.METADATA, 1, struct.pack(">i", 2**30) + bytes(8 * MIB))),
+    "body that is damaged": refused(raw_frame(ApiKey.METADATA, 1, struct.pack(">i", 2**30) + bytes(7 * MIB))),
     "too many elements": refused(raw_frame(ApiKey.METADATA, 1, struct.pack(">i", 2**20) + b"\0\x04none" * 2**20)),
     "records that are damaged": refused(produce(b"\xff" * 8 * MIB)),
     "records that expand": refused(zstd_bomb()),
-    "large metadata of a group member": refused(large_group_metadata(8 * MIB)),
+    "large metadata of a group member": refused(large_group_metadata(7 * MIB)),
     "fetch that waits": left(fetch()),
     "request on the control thread": left(frame_of(FindCoordinatorRequest(key="g"), 1)),
     "requests behind others": left(fetch(300) + produce(bytes(make_batch())) * 100),
