@@ -258,7 +258,8 @@ def differences(
         if theirs == ours:
             continue
         if name.endswith(":operations"):
-            yield f"{api.name}: operations {_codes(theirs)} and {_codes(ours)}"
+            if theirs and ours:
+                yield f"{api.name}: operations {_codes(theirs)} and {_codes(ours)}"
         elif _RIGHTS & (theirs | ours):
             is_refused_by_both = 0 not in theirs | ours
             yield f"{'refused by both: ' if is_refused_by_both else ''}{api.name}: {_codes(theirs)} and {_codes(ours)}"

@@ -65,7 +65,11 @@ def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest
 
 def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
     """Check the topics; all of them means those that may be described."""
-    if authorizer.request.body.topics:
+    body = authorizer.request.body
+    if body.topics:
+        first = "" if body.cursor is None else body.cursor.topic_name
+        if (left := [topic for topic in body.topics if topic.name >= first]) and len(left) < len(body.topics):
+            authorizer = Authorizer(authorizer.broker, authorizer.with_changes(topics=left))
         return authorizer.split(call, deny, _RIGHT)
     names = [topic.name for topic in authorizer.broker.topics.all() if authorizer.may(acls.DESCRIBE, TOPIC, topic.name)]
     if not names:

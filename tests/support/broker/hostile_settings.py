@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.config_resources import GROUP
-from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST, Limits
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -123,9 +123,10 @@ def many_options() -> Iterator[bytes]:
 
 
 def large_offsets() -> bytes:
-    """As many offsets as a request may have, with as much metadata as one may have."""
+    """As many offsets as fit into a request, with as much metadata as one may have."""
+    count = Limits().max_other_request_bytes // (MAX_METADATA_BYTES + 100)
     offset = OffsetCommitRequestPartition(partition_index=0, committed_metadata="m" * MAX_METADATA_BYTES)
-    topic = OffsetCommitRequestTopic(name="orders", partitions=[offset] * MANY)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[offset] * count)
     return frame_of(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
 
 
