@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kafkaprod.config.secret import Secret
 
@@ -59,12 +59,12 @@ class OptionTypes(TypedDict, total=False):
     receive_buffer_bytes: int | str | None
     """SO_RCVBUF; -1 lets the operating system adapt it."""
     socket_receive_buffer_bytes: int | str | None
-    broker_address_family: str
+    broker_address_family: Literal["any", "v4", "v6"]
     """Which addresses of a name are used: IPv4, IPv6, or any."""
     metadata_max_age_ms: int | str
     """Metadata older than this is fetched again even if nothing seems to have changed."""
     topic_metadata_refresh_interval_ms: int | str
-    metadata_recovery_strategy: str
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
     """What to do when no known broker can be reached: start over from `bootstrap_servers`, or keep trying the known
     ones (KIP-899)."""
     metadata_recovery_rebootstrap_trigger_ms: int | str
@@ -73,7 +73,7 @@ class OptionTypes(TypedDict, total=False):
     """Whether a broker that the metadata named must be of the cluster and have the node id expected of it, so that a
     misrouted connection is refused (KIP-1242). Not set: they must, and starting over from `bootstrap_servers` takes
     whatever cluster is there, with a warning; true: it takes no other cluster either; false: nothing is checked."""
-    security_protocol: str
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     """Encryption (SSL) and login (SASL). It never falls back to a weaker protocol."""
     ssl_context: ssl.SSLContext | None
     """A ready context; replaces all other `ssl_` options."""
@@ -140,13 +140,15 @@ class OptionTypes(TypedDict, total=False):
     sasl_oauthbearer_extensions: str | None
     """SASL extensions to send with each token: `name=value,name=value`. Confluent Cloud needs `logicalCluster` and
     `identityPoolId`."""
-    sasl_oauthbearer_grant_type: str
+    sasl_oauthbearer_grant_type: Literal[
+        "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer", "jwt-bearer"
+    ]
     """How to request a token: with the client's secret or a signed assertion (client_credentials), or by exchanging an
     assertion (jwt-bearer)."""
     sasl_oauthbearer_jwt_retriever_class: Any
     sasl_oauthbearer_header_urlencode: bool | str
     """Whether client id and secret are percent-encoded in the header (RFC 6749 section 2.3.1)."""
-    sasl_oauthbearer_metadata_authentication_type: str
+    sasl_oauthbearer_metadata_authentication_type: Literal["none", "azure_imds"]
     """`azure_imds` gets tokens from the metadata service of an Azure machine, by the query that
     `sasl_oauthbearer_config` holds: `query=api-version=...&resource=...`."""
     sasl_oauthbearer_assertion_file: str | os.PathLike[str] | None
@@ -157,7 +159,7 @@ class OptionTypes(TypedDict, total=False):
     """The key itself, as PEM text, instead of the file."""
     sasl_oauthbearer_assertion_private_key_passphrase: str | Secret | None
     """Password of that key."""
-    sasl_oauthbearer_assertion_algorithm: str
+    sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
     """How assertions are signed."""
     sasl_oauthbearer_assertion_claim_aud: str | None
     """The assertion's claim `aud`."""
@@ -241,13 +243,13 @@ class OptionTypes(TypedDict, total=False):
     more of it than that takes in a quarter of `delivery_timeout_ms` (with all brokers 1 MiB at least), once it has been
     seen how much it takes: what waits longer would expire on the way."""
     queue_buffering_max_kbytes: Any
-    buffer_full_policy: str
+    buffer_full_policy: Literal["block", "raise", "isolate"]
     """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once;
     `isolate`: wait, but raise NodeBufferFullError at once for a record of a sick broker that has used up its share, so
     that other brokers' records do not wait behind it."""
-    compression_type: str | None
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
-    compression_codec: str | None
+    compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     compression_gzip_level: int | str
     """Level of gzip; -1 is the library's default: 6 of zlib; with the extra `kafkaprod[gzip]` 2 of ISA-L, which takes
     an eighteenth of the time for 14 % more bytes of JSON."""

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kafkaprod.config.secret import Secret
 
@@ -57,7 +57,6 @@ _TYPES: Final[Mapping[type, str]] = {
     Url: "str",
     Path: "str | os.PathLike[str]",
     SecretText: "str | Secret",
-    Choice: "str",
     MechanismName: "str",
     Acks: "int | str",
     Hosts: "str | Sequence[str]",
@@ -76,12 +75,19 @@ def typed_options() -> str:
 
 
 def _entry(option: Option) -> Iterator[str]:
-    kind = _TYPES.get(type(option.kind), "Any")
+    kind = _choices(option.kind) if isinstance(option.kind, Choice) else _TYPES.get(type(option.kind), "Any")
     takes_none = option.is_nullable or None in getattr(option.kind, "synonyms", ())
     if takes_none and kind != "Any":
         kind += " | None"
-    yield f"    {option.name}: {kind}"
+    line = f"    {option.name}: {kind}"
+    yield line if len(line) <= 120 else line.replace("[", "[\n        ").replace("]", "\n    ]")
     doc = f'"""{option.doc.replace(chr(92), chr(92) * 2)}"""'
     yield textwrap.indent(textwrap.fill(doc, 116), "    ")
     for alias, translate in option.aliases.items():
         yield f"    {alias.replace('.', '_')}: {kind if translate is None else 'Any'}"
+
+
+def _choices(kind: Choice) -> str:
+    """Return the type of the names and their synonyms; type checkers find one that is misspelled."""
+    names = [*kind.names, *(name for name in kind.synonyms if isinstance(name, str) and name not in kind.names)]
+    return f"Literal[{', '.join(map(repr, names))}]".replace("'", '"')

@@ -45,6 +45,7 @@ async def send_later(producer: AsyncProducer) -> int:
 def configured(options: dict[str, Any]) -> ProducerConfig:
     Producer(bootstrap_servers=["a:1", ("b", 2)], linger_ms="5", compression_type=None, ssl_cafile=Path("ca.pem"))
     Producer({"linger.ms": 5}, queue_buffering_max_ms=5, key_serializer=str.encode, enable_idempotence=True)
+    Producer(compression_codec="zstd", security_protocol="SASL_SSL", sasl_mechanism="MINE")
     Producer(options, **options)
     return ProducerConfig.from_options(options, acks="all", sasl_jaas_config="...")
 """
@@ -64,6 +65,9 @@ def send(producer: Producer) -> None:
     AsyncProducer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
     Producer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
     Producer(bootstrap_servers="a:1", acks=object())  # wrong: an object
+    Producer(bootstrap_servers="a:1", compression_type="lzz")  # wrong: no such codec
+    Producer(bootstrap_servers="a:1", security_protocol="TLS")  # wrong: no such protocol
+    AsyncProducer(bootstrap_servers="a:1", buffer_full_policy="blok")  # wrong: misspelt
     ProducerConfig.from_options(buffer_memory=None)  # wrong: None
 
 

@@ -152,7 +152,7 @@ def test_the_java_consumer_reads_the_same(kafka: KafkaCluster, kafka_tools: str,
     kafka.create_topic(topic_name, PARTITIONS)
     sends = Sends()
     for codec in CODECS:
-        with Producer(bootstrap_servers=kafka.bootstrap(), compression_type=codec) as producer:
+        with Producer({"bootstrap_servers": kafka.bootstrap(), "compression_type": codec}) as producer:
             for record in text_records(64):
                 future = producer.send(
                     topic_name, record.value, record.key, record.headers, timestamp_ms=record.timestamp_ms
