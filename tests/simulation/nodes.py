@@ -167,6 +167,7 @@ class BrokerNode:
         self.topics = self.handler_broker.topics
         self.follower = self.topics.follower
         self._ids_asked_until_ms = -1
+        self._followed_offset = 0
         self.waiting: list[WaitingProduce] = []
         self.lifecycle = BrokerLifecycle(
             self.broker_id,
@@ -249,7 +250,9 @@ class BrokerNode:
         elif state is BrokerState.STOPPED:
             self._stopped()
             return
-        request = self.lifecycle.next_request(self.follower.image.end_offset, now_ms)
+        if self.manager.is_behind:
+            self._work()
+        request = self.lifecycle.next_request(self._followed_offset, now_ms)
         if request is not None:
             self._ask_controller(request)
         proposals = self.manager.next_isr_request(now_ms)
@@ -308,10 +311,20 @@ class BrokerNode:
         return answer
 
     def _follow(self, changed: frozenset[PartitionKey]) -> None:
+        self.manager.note_metadata(changed)
+        self.topics.publish(self.manager.replicas, [key for key in changed if key[0] not in self.follower.image.topics])
+        self._work()
+
+    def _work(self) -> None:
+        """Follow some of the metadata, as little at a time as it takes to come between any two partitions."""
         before = {key: replica.leader_epoch for key, replica in self.manager.replicas.items()}
-        self.manager.on_metadata(changed, self.now_ms())
-        self.topics.publish(self.manager.replicas, changed)
-        for key in changed:
+        done = self.manager.work(self.now_ms(), 1)
+        self.topics.publish(self.manager.replicas, done, self.manager.is_behind_in)
+        if self.manager.is_behind:
+            self.world.in_process(self.process, 1, lambda: None)
+        else:
+            self._followed_offset = self.follower.image.end_offset
+        for key in sorted(done):
             replica = self.manager.replicas.get(key)
             if replica is not None and replica.is_leader and replica.leader_epoch != before.get(key):
                 self.on_leading(replica)

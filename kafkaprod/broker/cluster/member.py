@@ -90,7 +90,7 @@ class ClusterMember:
         self._links: dict[tuple[str, str], PeerLink] = {}  # by peer and purpose
         self._awaited: list[tuple[int, Condition, Callable[[], None]]] = []
         self._is_serving = self._has_stopped = self._asks_for_ids = False
-        self._followed_offset = self._topics.image.end_offset
+        self._known_offset = self._followed_offset = self._topics.image.end_offset
         self._tick_ms = max(config.replica_lag_ms // 4, 10)
         self._ticks_at_ms = clock.now_ms()
         self.lifecycle = BrokerLifecycle(
@@ -136,7 +136,9 @@ class ClusterMember:
             self._is_serving = True
             self._topics.set_strays_aside()
             self.on_serving()
-        request = self.lifecycle.next_request(self._topics.image.end_offset, now_ms)
+        if self.manager.is_behind:
+            self._work(now_ms)
+        request = self.lifecycle.next_request(self._followed_offset, now_ms)
         if request is not None:
             self._ask_controller(request)
         self._propose(now_ms)
@@ -152,6 +154,8 @@ class ClusterMember:
 
     def next_deadline_ms(self) -> int:
         """Return when `pump` has something to do."""
+        if self.manager.is_behind:
+            return self._clock.now_ms()
         deadlines = [self.lifecycle.next_deadline_ms(), self._ticks_at_ms]
         deadlines += [deadline for deadline, _, _ in self._awaited]
         possible = [fetcher.next_deadline_ms() for fetcher in self.manager.fetchers.values()]
@@ -222,18 +226,27 @@ class ClusterMember:
     def _follow(self, changed: frozenset[PartitionKey]) -> None:
         """Follow what the metadata says, if it has grown."""
         image, now_ms = self._topics.image, self._clock.now_ms()
-        if image.end_offset == self._followed_offset:
+        if image.end_offset == self._known_offset:
             return
-        self._followed_offset = image.end_offset
+        self._known_offset = image.end_offset
         if self._settings.follow(image):
             self._broker.run_control(self._broker.follow_settings)
         self._topics.follow_configs()
-        self.manager.on_metadata(changed, now_ms)
-        self._topics.publish(self.manager.replicas, changed)
-        if any(key in self.manager.replicas and self.manager.replicas[key].is_leader for key in changed):
+        self.manager.note_metadata(changed)
+        self._topics.publish(self.manager.replicas, [key for key in changed if key[0] not in image.topics])
+        self._work(now_ms)
+
+    def _work(self, now_ms: int) -> None:
+        """Follow some of the metadata, and say how far the replicas have come."""
+        manager = self.manager
+        done = manager.work(now_ms)
+        self._topics.publish(manager.replicas, done, manager.is_behind_in)
+        if any(key in manager.replicas and manager.replicas[key].is_leader for key in done):
             self.follower_fetches.hurry()
-        self.lifecycle.beat_soon(now_ms)
-        self.coordination.on_metadata(changed)
+        if not manager.is_behind:
+            self._followed_offset = self._known_offset
+            self.lifecycle.beat_soon(now_ms)
+        self.coordination.on_metadata(done)
         self._check_awaited(now_ms)
 
     def _check_awaited(self, now_ms: int) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.replication.partition import PartitionReplica
@@ -58,6 +61,8 @@ class ReplicatedTopics(TopicTable):
         self._default_min_isr = min_isr
         self._published = threading.Condition()
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
+        self._options: dict[str, Mapping[str, str] | None] = {}  # of topics, as they were followed
+        self._options_offset = -1
 
     # -- what replication needs ----------------------------------------------------------------------------------------
 
@@ -74,9 +79,10 @@ class ReplicatedTopics(TopicTable):
         return PartitionReplicaLog(log, self._log_dir.saved_high_watermark(topic_partition))
 
     def drop_log(self, key: PartitionKey) -> None:
-        """Delete a replica's log."""
-        topic_partition, _ = self._open.pop(key)
-        self._log_dir.delete(topic_partition)
+        """Delete a replica's log, unless another topic of the name has taken its place."""
+        topic_partition, log = self._open.pop(key)
+        if self._log_dir.partitions.get(topic_partition) is log:
+            self._log_dir.delete(topic_partition)
         self._on_advance(topic_partition)
 
     def set_strays_aside(self) -> None:
@@ -100,28 +106,87 @@ class ReplicatedTopics(TopicTable):
 
     # -- following the image -------------------------------------------------------------------------------------------
 
-    def publish(self, replicas: Mapping[PartitionKey, PartitionReplica], changed: Iterable[PartitionKey]) -> None:
-        """Make the table that the image describes; requests that wait for changed partitions are tried again."""
-        indexes: dict[object, int] = {}
-        for topic_id, _ in self.image.partitions:
-            indexes[topic_id] = indexes.get(topic_id, 0) + 1
-        topics = {}
-        for topic in self.image.topics.values():
-            keys = [(topic.topic_id, index) for index in range(indexes.get(topic.topic_id, 0))]
-            partitions = tuple(self._partition(key, replicas.get(key)) for key in keys)
-            topics[topic.name] = Topic(topic.name, topic.topic_id, partitions, self._properties(topic.name))
+    def publish(
+        self,
+        replicas: Mapping[PartitionKey, PartitionReplica],
+        changed: Collection[PartitionKey],
+        is_behind_in: Callable[[uuid.UUID], bool] = lambda _: False,
+    ) -> None:
+        """Bring the table to what the image says of some partitions; requests that wait for them are tried again.
+
+        Args:
+            replicas: Those of this broker.
+            changed: The partitions to look at.
+            is_behind_in: Whether other partitions of a topic are still to be followed: until then clients do not see
+                it, or no more of it than before.
+        """
+        indexes: dict[uuid.UUID, set[int]] = {}
+        for topic_id, index in changed:
+            indexes.setdefault(topic_id, set()).add(index)
+        topics = dict(self._topics)
+        for topic_id, name in [(topic_id, self._names.get(topic_id, "")) for topic_id in indexes]:
+            if topic_id not in self.image.topics and name in topics and topics[name].topic_id == topic_id:
+                del topics[name]
+                self._options.pop(name, None)
+        for topic_id, some in indexes.items():
+            known = self.image.topics.get(topic_id)
+            if known is not None:
+                before = topics.get(known.name)
+                kept = before.partitions if before is not None and before.topic_id == topic_id else ()
+                partitions = self._partitions(topic_id, replicas, some, kept, is_behind=is_behind_in(topic_id))
+                if partitions:
+                    topics[known.name] = Topic(known.name, topic_id, partitions, self._properties(known.name))
         with self._published:
             self._publish(topics)
             self._published.notify_all()
-        for key in changed:
-            known = self.image.topics.get(key[0])
+        for topic_id, index in changed:
+            known = self.image.topics.get(topic_id)
             if known is not None:
-                self._on_advance(TopicPartition(known.name, key[1]))
+                self._on_advance(TopicPartition(known.name, index))
+
+    def _partitions(
+        self,
+        topic_id: uuid.UUID,
+        replicas: Mapping[PartitionKey, PartitionReplica],
+        indexes: Collection[int],
+        kept: tuple[Partition, ...],
+        *,
+        is_behind: bool,
+    ) -> tuple[Partition, ...]:
+        """Return a topic's partitions: some of them made again, the others as before."""
+        partitions = list(kept)
+        for index in indexes:
+            if index < len(partitions):
+                partitions[index] = self._partition((topic_id, index), replicas.get((topic_id, index)))
+        while not is_behind and (key := (topic_id, len(partitions))) in self.image.partitions:
+            partitions.append(self._partition(key, replicas.get(key)))
+        return tuple(partitions)
 
     def follow_configs(self) -> None:
-        """Give the logs the options of their topics."""
+        """Give the logs the options of their topics, and the table those that were set, where they have changed."""
+        if self.image.settings_offset == self._options_offset:
+            return
+        self._options_offset = self.image.settings_offset
+        changed = set()
+        for name in self.image.topic_ids:
+            options = self.image.configs.get((TOPIC_RESOURCE, name))
+            if self._options.get(name) is not options:
+                changed.add(name)
+                self._options[name] = options
+        if changed:
+            self._give_options(changed)
+            shown = {
+                name: replace(self._topics[name], properties=self._properties(name))
+                for name in changed & self._topics.keys()
+            }
+            with self._published:
+                self._publish({**self._topics, **shown})
+                self._published.notify_all()
+
+    def _give_options(self, names: Collection[str] | None = None) -> None:
         for topic_partition, log in list(self._open.values()):  # defaults come from the control thread
-            log.config = self._config_of(topic_partition.topic)
+            if names is None or topic_partition.topic in names:
+                log.config = self._config_of(topic_partition.topic)
 
     def _partition(self, key: PartitionKey, replica: PartitionReplica | None) -> Partition:
         image = self.image.partitions[key]
@@ -156,4 +221,4 @@ class ReplicatedTopics(TopicTable):
     def set_defaults(self, defaults: LogConfig) -> None:
         """Change the options of topics that do not set their own."""
         self._defaults = defaults
-        self.follow_configs()
+        self._give_options()

@@ -1,6 +1,7 @@
 """Replication: what a broker does with the partitions that the metadata gives it.
 
 replica_manager        follows the image: which replica leads, which follows whom
+metadata_queue         the partitions that metadata has changed and that are not followed yet
 fetch_sessions         what followers wait for at a leader
 fetcher                copies from one source broker
 isr_requests           proposals to the controller, one request in flight

@@ -51,16 +51,27 @@ Fetch = Callable[[PartitionKey, FollowerFetch, int], FetchOutcome]
 """Looks at a partition for a follower, at a time."""
 
 
-class FetchSessions:
-    """See the module docstring."""
+OnAwake = Callable[[PartitionKey, int, int], None]
+"""Takes a partition, a follower that has waited for it, and when that one's last request came."""
 
-    def __init__(self, fetch: Fetch) -> None:
+
+class FetchSessions:
+    """See the module docstring.
+
+    Attributes:
+        awake: The partitions that have moved and are not quiet again; whoever finds that they are takes them out.
+    """
+
+    def __init__(self, fetch: Fetch, on_awake: OnAwake = lambda *_: None) -> None:
         """Make no session.
 
         Args:
             fetch: Looks at a partition.
+            on_awake: Called for each follower that waits for a partition which was quiet and moves.
         """
+        self.awake: dict[PartitionKey, None] = {}
         self._fetch = fetch
+        self._on_awake = on_awake
         self._sessions: dict[int, FetchSession] = {}
         self._last_id = 0
 
@@ -83,6 +94,7 @@ class FetchSessions:
             session.moved.pop(key, None)
         for key, question in request.questions.items():
             if not isinstance(question, OffsetLookup):
+                self._wake(key)
                 session.standing[key] = question
                 session.moved[key] = None
         return session
@@ -111,9 +123,20 @@ class FetchSessions:
     def note_moved(self, keys: Iterable[PartitionKey]) -> None:
         """Note that partitions may have news."""
         for key in keys:
+            self._wake(key)
             for session in self._sessions.values():
                 if key in session.standing:
                     session.moved[key] = None
+
+    def waiting_for(self, key: PartitionKey) -> Iterator[FetchSession]:
+        """Yield the sessions whose followers wait for news of a partition."""
+        return (session for session in self._sessions.values() if key in session.standing)
+
+    def _wake(self, key: PartitionKey) -> None:
+        if key not in self.awake:
+            self.awake[key] = None
+            for session in self.waiting_for(key):
+                self._on_awake(key, session.follower, session.fetched_ms)
 
     def _new_id(self, now_ms: int) -> int:
         """Return an id that no session of this process has had, and hardly one of an earlier process."""

@@ -298,6 +298,30 @@ class PartitionReplica:
             state.leader_end_at_fetch = self.log.end_offset
         self._propose_expansion(follower)
 
+    def note_awake(self, follower: int, fetched_ms: int) -> None:
+        """Note that a follower had all of a quiet partition until it moved now.
+
+        Args:
+            follower: Its broker id.
+            fetched_ms: When its last request came.
+        """
+        state = self.followers.get(follower)
+        if state is not None and state.end_offset != UNKNOWN_OFFSET:
+            state.last_caught_up_ms = max(state.last_caught_up_ms, fetched_ms)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing will be proposed before the log, the metadata or a follower moves."""
+        if not self.is_leader:
+            return True
+        end_offset = self.log.end_offset
+        return (
+            self.proposal is None
+            and self.image.recovery_state == RecoveryState.RECOVERED
+            and set(self.committed_isr) == set(self.image.replicas)
+            and all(state.end_offset == end_offset for state in self.followers.values())
+        )
+
     def _propose_expansion(self, follower: int) -> None:
         if follower in self.committed_isr or not self._may_propose() or not self._may_join(follower):
             return

@@ -1,12 +1,15 @@
 """The partitions of a broker: follows the image, and says which fetches, proposals and answers are due.
 
-`on_metadata` takes the partitions that a slice of metadata changed: replicas are made, lead, follow or go. A follower's
+`note_metadata` takes the partitions that a slice of metadata changed, and `work` follows some of them a turn, however
+many there are: replicas are made, lead, follow or go. A follower's
 fetcher is removed before its log's end is read, and added again behind it, so that no answer in flight meets a changed
 log. Not thread-safe; time is an argument. Source: Kafka, ReplicaManager and ReplicaFetcherManager.
 """
 
 from __future__ import annotations
 
+import logging
+import uuid
 from collections.abc import Callable, Iterable
 
 from kafkaprod.broker.controller.events import AlterPartition, AlterPartitionAnswer
@@ -16,6 +19,7 @@ from kafkaprod.broker.metadata.records import NO_LEADER
 from kafkaprod.broker.replication.fetch_sessions import FetchSessions
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest, OffsetAnswer, OffsetLookup
 from kafkaprod.broker.replication.isr_requests import IsrRequests
+from kafkaprod.broker.replication.metadata_queue import Lane, MetadataQueue
 from kafkaprod.broker.replication.partition import (
     Eligibility,
     FetchOutcome,
@@ -24,10 +28,15 @@ from kafkaprod.broker.replication.partition import (
     ReplicaSettings,
 )
 from kafkaprod.broker.replication.replica_log import ReplicaLog
-from kafkaprod.errors import BrokerError
+from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 
+logger = logging.getLogger(__name__)
+
 RETRY_MS = 50
+TURN_UNITS = 200
+"""How much of the metadata one turn follows: a replica that is here counts 1, a log that is made or deleted 25."""
+LOG_UNITS = 25
 
 
 class ReplicaManager:
@@ -53,7 +62,7 @@ class ReplicaManager:
 
         Args:
             broker_id: This broker's id.
-            image: Followed by `on_metadata`.
+            image: Followed by `work`.
             broker_epoch: The epoch of the registration in force.
             open_log: Opens or makes a partition's log.
             drop_log: Deletes a partition's log.
@@ -62,7 +71,7 @@ class ReplicaManager:
         """
         self.replicas: dict[PartitionKey, PartitionReplica] = {}
         self.fetchers: dict[int, Fetcher] = {}
-        self.sessions = FetchSessions(self._fetched)
+        self.sessions = FetchSessions(self._fetched, self._on_awake)
         self.isr_requests = IsrRequests(broker_id)
         self._broker_id = broker_id
         self._image = image
@@ -72,22 +81,61 @@ class ReplicaManager:
         self._min_isr = min_isr
         self._settings = settings
         self._known_brokers: dict[int, BrokerImage] = {}
+        self._waiting = MetadataQueue()
+        self._failed: list[PartitionKey] = []  # tried again at the next tick
         self._eligibility = Eligibility(image.is_active, self._epoch_of)
 
-    def on_metadata(self, changed: Iterable[PartitionKey], now_ms: int) -> None:
-        """Follow the image in the partitions that have changed, and in what it says of brokers."""
-        keys = sorted(changed)
-        for key in keys:
-            partition = self._image.partitions.get(key)
-            if partition is None or self._broker_id not in partition.replicas:
-                self._stop(key)
-            else:
-                self._follow(partition, now_ms)
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is metadata to follow."""
+        return bool(self._waiting)
+
+    def is_behind_in(self, topic_id: uuid.UUID) -> bool:
+        """Whether a partition of a topic is still to be followed."""
+        return self._waiting.has_topic(topic_id)
+
+    def note_metadata(self, changed: Iterable[PartitionKey]) -> None:
+        """Note the partitions that have changed; if brokers have, all that are here: their followers may join."""
         if self._known_brokers != self._image.brokers:
             self._known_brokers = dict(self._image.brokers)
-            for replica in self.replicas.values():
-                replica.propose_joins(now_ms)
-        self.sessions.note_moved(keys)
+            for key in self.replicas:
+                self._note(key)
+        for key in sorted(changed):
+            self._note(key)
+
+    def work(self, now_ms: int, units: int = TURN_UNITS) -> set[PartitionKey]:
+        """Follow the image in some of what was noted; return which partitions.
+
+        Args:
+            now_ms: The time.
+            units: How much to do, at least one partition's worth; see `TURN_UNITS`.
+        """
+        done = set()
+        while units > 0 and (key := self._waiting.take()) is not None:
+            count = len(self.replicas)
+            try:
+                self._follow_image(key, now_ms)
+            except (KafkaError, OSError) as error:  # the disk refused a log; the others continue
+                logger.error("partition %s cannot be followed and will be tried again: %s", key, error)
+                self._failed.append(key)
+            units -= 1 if len(self.replicas) == count else LOG_UNITS
+            done.add(key)
+        self.sessions.note_moved(done)
+        return done
+
+    def _follow_image(self, key: PartitionKey, now_ms: int) -> None:
+        partition = self._image.partitions.get(key)
+        if partition is None or self._broker_id not in partition.replicas:
+            self._stop(key)
+        else:
+            self._follow(partition, now_ms)
+
+    def _note(self, key: PartitionKey) -> None:
+        partition = self._image.partitions.get(key)
+        if partition is None or self._broker_id not in partition.replicas:
+            self._waiting.put(key, Lane.GOES)
+        else:
+            self._waiting.put(key, Lane.STAYS if key in self.replicas else Lane.COMES)
 
     def serve(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
         """Answer a follower's request, at once."""
@@ -101,15 +149,21 @@ class ReplicaManager:
         return FetchAnswer(self.sessions.collect(session), session.session_id)
 
     def tick(self, now_ms: int) -> None:
-        """Propose what time alone demands: ISRs without slow followers, recovery that is done."""
-        for session in self.sessions:
-            for key in session.standing:
-                standing = self.replicas.get(key)
-                if standing is not None:
-                    standing.note_standing(session.follower, session.fetched_ms)
-        for replica in self.replicas.values():
-            replica.propose_shrink(now_ms)
-            replica.propose_recovered()
+        """Propose what time alone demands: ISRs without slow followers, recovery that is done.
+
+        Nothing of the kind is due where all replicas are in sync at the log's end: that is looked at when it moves.
+        """
+        while self._failed:
+            self._note(self._failed.pop())
+        for key in list(self.sessions.awake):
+            replica = self.replicas.get(key)
+            if replica is not None and replica.is_leader:
+                for session in self.sessions.waiting_for(key):
+                    replica.note_standing(session.follower, session.fetched_ms)
+                replica.propose_shrink(now_ms)
+                replica.propose_recovered()
+            if replica is None or replica.is_quiet:
+                del self.sessions.awake[key]
 
     def next_isr_request(self, now_ms: int) -> AlterPartition | None:
         """Return the proposals to send to the controller, None if there is nothing to send."""
@@ -168,6 +222,11 @@ class ReplicaManager:
         del self.replicas[key]
         self.isr_requests.discard(key)
         self._drop_log(key)
+
+    def _on_awake(self, key: PartitionKey, follower: int, fetched_ms: int) -> None:
+        replica = self.replicas.get(key)
+        if replica is not None:
+            replica.note_awake(follower, fetched_ms)
 
     def _fetched(self, key: PartitionKey, question: FollowerFetch, now_ms: int) -> FetchOutcome:
         replica = self.replicas.get(key)

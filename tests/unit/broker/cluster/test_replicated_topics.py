@@ -113,6 +113,7 @@ def test_options_of_topics_reach_their_logs(rig: Rig) -> None:
     replica = rig.topics.open_log(KEY)
     assert rig.topics.min_isr("t") == 2, "the cluster's"
     rig.topics.image.configs[TOPIC_RESOURCE, "t"] = {"retention.ms": "5000", "min.insync.replicas": "1"}
+    rig.topics.image.settings_offset += 1
     rig.topics.follow_configs()
     assert (replica.log.config.retention_ms, rig.topics.min_isr("t")) == (5000, 1)
 
@@ -135,7 +136,8 @@ def test_the_controllers_refusal_is_the_clients(rig: Rig, answer: Response | Non
 def test_only_options_that_differ_are_sent(rig: Rig) -> None:
     rig.describe()
     rig.topics.image.configs[TOPIC_RESOURCE, "t"] = {"retention.ms": "1", "segment.bytes": "1048576"}
-    rig.topics.publish({}, [])
+    rig.topics.image.settings_offset += 1
+    rig.topics.follow_configs()
     rig.topics.set_properties("t", {"retention.ms": "1", "segment.bytes": "1048576"}, validate_only=False)
     assert rig.asked == []
     rig.answer = IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(error_code=0)])
@@ -145,3 +147,46 @@ def test_only_options_that_differ_are_sent(rig: Rig) -> None:
     assert isinstance(request, IncrementalAlterConfigsRequest)
     changes = {(each.name, each.config_operation, each.value) for each in request.resources[0].configs}
     assert changes == {("retention.ms", 0, "2"), ("segment.bytes", 1, None)}
+
+
+def test_a_topic_is_shown_when_all_of_it_is_followed(rig: Rig) -> None:
+    image = rig.topics.image
+    image.topics[TOPIC_ID], image.topic_ids["t"] = TopicImage("t", TOPIC_ID), TOPIC_ID
+    for index in range(3):
+        image.partitions[TOPIC_ID, index] = PartitionImage(TOPIC_ID, index, (1, 2), (1, 2), 1, 3, 4)
+    rig.topics.publish({}, [KEY], lambda topic_id: topic_id == TOPIC_ID)
+    assert rig.topics.get("t") is None
+    rig.topics.publish({}, [(TOPIC_ID, 1), (TOPIC_ID, 2)])
+    topic = rig.topics.get("t")
+    assert topic is not None
+    assert len(topic.partitions) == 3
+    image.partitions[TOPIC_ID, 3] = PartitionImage(TOPIC_ID, 3, (1, 2), (1, 2), 1, 3, 4)
+    image.partitions[KEY] = PartitionImage(TOPIC_ID, 0, (1, 2), (1, 2), 2, 4, 5)
+    rig.topics.publish({}, [KEY], lambda topic_id: topic_id == TOPIC_ID)
+    grown = rig.topics.get("t")
+    assert grown is not None
+    assert [partition.leader_epoch for partition in grown.partitions] == [4, 3, 3]
+    assert grown.partitions[1] is topic.partitions[1], "what has not changed is kept"
+
+
+def test_a_topic_that_is_gone_is_shown_no_more_though_its_name_is_used_again(rig: Rig) -> None:
+    rig.describe()
+    successor = uuid.UUID(int=99)
+    del rig.topics.image.topics[TOPIC_ID], rig.topics.image.partitions[KEY]
+    rig.topics.publish({}, [KEY])
+    assert rig.topics.get("t") is None
+    rig.describe(topic_id=successor)
+    rig.topics.publish({}, [KEY])
+    topic = rig.topics.get("t")
+    assert topic is not None
+    assert topic.topic_id == successor
+
+
+def test_deleting_the_log_of_an_older_topic_leaves_its_successors(rig: Rig) -> None:
+    rig.describe()
+    rig.topics.open_log(KEY)
+    successor = uuid.UUID(int=99)
+    rig.describe(topic_id=successor)
+    rig.topics.open_log((successor, 0)).log.append(bytearray(make_batch()), 3)
+    rig.topics.drop_log(KEY)
+    assert [log.log_end_offset for log in rig.log_dir.partitions.values()] == [1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey, TopicImage
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
@@ -20,6 +20,14 @@ TOPIC_ID = uuid.UUID(int=1)
 KEY = (TOPIC_ID, 0)
 BROKER_EPOCH = 10
 LAG_MS = 100
+
+
+def follow_all(manager: ReplicaManager, changed: Iterable[PartitionKey], now_ms: int) -> None:
+    """Follow metadata to its end."""
+    manager.note_metadata(changed)
+    while manager.is_behind:
+        manager.work(now_ms)
+
 
 Off = Callable[[], AbstractContextManager[Any]]
 
@@ -98,7 +106,7 @@ class Node:
         """Take metadata."""
         self._changes += 1
         self.image.partitions[KEY] = PartitionImage(TOPIC_ID, 0, (1, 2, 3), isr, leader, epoch, self._changes)
-        self.manager.on_metadata([KEY], now_ms)
+        follow_all(self.manager, [KEY], now_ms)
 
     @property
     def replica(self) -> PartitionReplica:

@@ -6,14 +6,14 @@ import uuid
 
 import pytest
 
-from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey
 from kafkaprod.broker.replication.fetch_sessions import MAX_LOOKS, FetchSession, FetchSessions
 from kafkaprod.broker.replication.fetcher import FIRST_WAIT_MS, FetchAnswer, Fetcher, FetchRequest
-from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch
+from kafkaprod.broker.replication.partition import FetchOutcome, FollowerFetch, PartitionReplica
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from tests.simulation.logs import SimulatedLog
 from tests.support.clock import ManualClock
-from tests.unit.broker.kafka_bugs.cases import KEY, LAG_MS, Node, fetch, grow
+from tests.unit.broker.kafka_bugs.cases import KEY, LAG_MS, Node, fetch, follow_all, grow
 
 TOPIC_ID = uuid.UUID(int=1)
 RETRY_MS, IDLE_MS = 50, 10
@@ -219,7 +219,128 @@ def test_a_follower_of_an_idle_partition_stays_in_sync_while_its_session_lives()
     node.manager.serve(FetchRequest({}, follower=2, session_id=session.session_id, session_epoch=1), later_ms)
     node.manager.tick(later_ms)
     grow(node.log, (0, 1))
+    node.manager.sessions.note_moved([KEY])
     node.manager.tick(later_ms + LAG_MS)
     request = node.manager.next_isr_request(later_ms + LAG_MS)
     assert request is not None, "broker 3 has not been heard of for long"
     assert [member.broker_id for member in request.proposals[0].members] == [1, 2]
+
+
+class Counted:
+    """A leader on broker 1 of many partitions with followers 2 and 3, whose ticks are counted."""
+
+    def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.logs: dict[PartitionKey, SimulatedLog] = {}
+        self.node = Node()
+        self.node.manager._open_log = self._open  # type: ignore[method-assign]
+        self.keys = [(KEY[0], index) for index in range(count)]
+        for key in self.keys:
+            self.node.image.partitions[key] = PartitionImage(*key, (1, 2, 3), (1, 2, 3), 1, 0, 0)
+        follow_all(self.node.manager, self.keys, 0)
+        self.looks: list[PartitionKey] = []
+        shrink = PartitionReplica.propose_shrink
+
+        def counted(replica: PartitionReplica, now_ms: int) -> None:
+            self.looks.append(replica.key)
+            shrink(replica, now_ms)
+
+        monkeypatch.setattr(PartitionReplica, "propose_shrink", counted)
+        self.epochs = dict.fromkeys((2, 3), 0)
+        self.ids = dict.fromkeys((2, 3), 0)
+
+    def _open(self, key: PartitionKey) -> SimulatedLog:
+        self.logs[key] = SimulatedLog(ManualClock())
+        return self.logs[key]
+
+    def ask(self, follower: int, now_ms: int, *keys: PartitionKey) -> None:
+        """Have a follower ask for what it has not asked yet, from the end of what the leader has."""
+        questions = {key: self._question(follower, key) for key in keys}
+        while True:
+            session_id, epoch = self.ids[follower], self.epochs[follower]
+            request = FetchRequest(questions, follower=follower, session_id=session_id, session_epoch=epoch)
+            self.ids[follower] = self.node.manager.serve(request, now_ms).session_id
+            self.epochs[follower] += 1
+            questions = {}
+            if not any(session.moved for session in self.node.manager.sessions if session.follower == follower):
+                return
+
+    def _question(self, follower: int, key: PartitionKey) -> FollowerFetch:
+        log = self.logs[key]
+        known = {"high_watermark": log.high_watermark, "log_start_offset": 0}
+        return fetch(log.end_offset, follower=follower)._replace(**known)
+
+    def append(self, key: PartitionKey) -> None:
+        """Append a record."""
+        grow(self.logs[key], (0, 1))
+        self.node.manager.sessions.note_moved([key])
+
+    def tick(self, now_ms: int) -> list[PartitionKey]:
+        """Return the partitions that a tick has looked at."""
+        self.looks.clear()
+        self.node.manager.tick(now_ms)
+        return list(self.looks)
+
+
+def test_a_tick_looks_at_no_quiet_partition_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for count in (1, 100, 1000):
+        cluster = Counted(count, monkeypatch)
+        for follower in (2, 3):
+            cluster.ask(follower, 10, *cluster.keys)
+        assert len(cluster.tick(20)) == count
+        assert cluster.tick(30) == []
+        cluster.append(cluster.keys[0])
+        for now_ms in (40, 50):
+            assert cluster.tick(now_ms) == [cluster.keys[0]]
+        for follower in (2, 3):
+            cluster.ask(follower, 60)
+            cluster.ask(follower, 70, cluster.keys[0])
+        assert cluster.tick(80) == [cluster.keys[0]]
+        assert cluster.tick(90) == []
+
+
+def test_a_follower_that_waited_for_a_quiet_partition_has_its_time_when_it_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Counted(2, monkeypatch)
+    key, other = cluster.keys
+    for follower in (2, 3):
+        cluster.ask(follower, 0, key, other)
+    cluster.tick(1)
+    for now_ms in range(100, 5_000, 100):  # both ask on, and name nothing
+        for follower in (2, 3):
+            cluster.ask(follower, now_ms)
+        cluster.tick(now_ms)
+    replica = cluster.node.manager.replicas[key]
+    cluster.append(key)
+    cluster.tick(4_900 + LAG_MS)
+    assert replica.proposal is None, "both had everything at 4,900 ms"
+    cluster.tick(4_901 + LAG_MS)
+    assert replica.proposal is not None, "neither has fetched the record in time"
+
+
+def test_a_follower_that_fell_silent_leaves_when_a_quiet_partition_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Counted(1, monkeypatch)
+    (key,) = cluster.keys
+    for follower in (2, 3):
+        cluster.ask(follower, 0, key)
+    cluster.tick(1)
+    cluster.ask(2, 5_000)  # broker 3 asks no more
+    cluster.append(key)
+    cluster.ask(2, 5_001)
+    cluster.ask(2, 5_002, key)
+    cluster.tick(5_003)
+    replica = cluster.node.manager.replicas[key]
+    assert replica.proposal is not None
+    assert [member.broker_id for member in replica.proposal.members] == [1, 2]
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+def test_a_partition_that_is_not_in_sync_is_looked_at_in_each_tick(
+    monkeypatch: pytest.MonkeyPatch, isr: tuple[int, ...]
+) -> None:
+    cluster = Counted(1, monkeypatch)
+    (key,) = cluster.keys
+    cluster.node.image.partitions[key] = PartitionImage(*key, (1, 2, 3), isr, 1, 0, 1)
+    follow_all(cluster.node.manager, [key], 0)
+    for now_ms in (10, 20, 30):
+        assert cluster.tick(now_ms) == [key]

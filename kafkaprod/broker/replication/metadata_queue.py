@@ -1,0 +1,62 @@
+"""The partitions that metadata has changed and that a broker has not followed yet, in the order to follow them.
+
+First those that go, so that a topic's name is free for its successor; then those that are here already, whose leader
+may have moved; last those whose logs have to be made, which takes longest. Pure state.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from enum import IntEnum
+
+from kafkaprod.broker.metadata.image import PartitionKey
+
+
+class Lane(IntEnum):
+    """What is to be done with a partition."""
+
+    GOES = 0
+    STAYS = 1
+    COMES = 2
+
+
+class MetadataQueue:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self._lanes: tuple[dict[PartitionKey, None], ...] = tuple({} for _ in Lane)
+        self._lane_of: dict[PartitionKey, Lane] = {}
+        self._by_topic: Counter[uuid.UUID] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._lane_of)
+
+    def put(self, key: PartitionKey, lane: Lane) -> None:
+        """Note that a partition has changed; what was noted of it before is out of date."""
+        before = self._lane_of.get(key)
+        if before is lane:
+            return
+        if before is None:
+            self._by_topic[key[0]] += 1
+        else:
+            del self._lanes[before][key]
+        self._lane_of[key] = lane
+        self._lanes[lane][key] = None
+
+    def take(self) -> PartitionKey | None:
+        """Return the next partition, None if there is none."""
+        for lane in self._lanes:
+            if lane:
+                key = next(iter(lane))
+                del lane[key]
+                del self._lane_of[key]
+                self._by_topic[key[0]] -= 1
+                if not self._by_topic[key[0]]:
+                    del self._by_topic[key[0]]
+                return key
+        return None
+
+    def has_topic(self, topic_id: uuid.UUID) -> bool:
+        """Whether a partition of a topic waits."""
+        return topic_id in self._by_topic
