@@ -24,6 +24,7 @@ PATIENCE_S: Final = 0.5  # of close(): its caller may hold what a handler waits 
 
 LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.compat.aiokafka.producer",
+    "kafkaprod.compat.confluent_kafka.aio",
     "kafkaprod.compat.confluent_kafka.producer",
     "kafkaprod.compat.kafka_python.future",
     "kafkaprod.compat.kafka_python.producer.kafka",

@@ -22,7 +22,7 @@ NAME = "kafkaprod.test-of-lines"
 BOUND_S = 30
 # Their modules run in no thread of a producer: commands, the broker's processes, Spark's, callers of admin functions.
 ELSEWHERE = ("admin", "broker", "cli", "loader", "spark")
-OTHERS = {"kafkaprod.protocol.server"}  # the broker's side
+OTHERS = {"kafkaprod.protocol.server", "kafkaprod.compat.installation"}  # the broker's side; callers of install()
 
 
 class Keeper(logging.Handler):
