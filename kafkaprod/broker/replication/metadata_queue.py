@@ -14,7 +14,7 @@ from kafkaprod.broker.metadata.image import PartitionKey
 
 
 class Lane(IntEnum):
-    """What is to be done with a partition."""
+    """What a partition waits for."""
 
     GOES = 0
     STAYS = 1
