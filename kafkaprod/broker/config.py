@@ -13,7 +13,7 @@ from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
-from kafkaprod.broker.listeners import Listener
+from kafkaprod.broker.listeners import Endpoint, Listener, parse_advertised
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
@@ -65,6 +65,7 @@ class BrokerConfig:
         listeners: Several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
         advertised_host: The host that clients get to connect to; None for `host`.
+        advertised: The addresses that clients get, by listener; see `broker.listeners.parse_advertised`.
         node_id: This broker's id.
         cluster_id: None for the data directory's own.
         auto_create_topics: auto.create.topics.enable; topics are made when clients first name them.
@@ -97,6 +98,7 @@ class BrokerConfig:
     port: int = 9092
     listeners: tuple[Listener, ...] = ()
     advertised_host: str | None = None
+    advertised: str = ""
     node_id: int = 0
     cluster_id: str | None = None
     auto_create_topics: bool = True
@@ -134,6 +136,7 @@ class BrokerConfig:
                 raise ConfigError(f"listener {listener.protocol} needs a certificate and a key")
             if listener.has_login and not self.has_logins:
                 raise ConfigError(f"listener {listener.protocol} needs users who can log in")
+        parse_advertised(self.advertised, [listener.protocol for listener in self.all_listeners])
 
     @property
     def has_logins(self) -> bool:
@@ -146,3 +149,13 @@ class BrokerConfig:
         encryption = "PLAINTEXT" if self.tls is None else "SSL"
         protocol = f"SASL_{encryption}" if self.has_logins else encryption
         return self.listeners or (Listener(protocol, self.host, self.port),)
+
+    def advertised_as(self, listener: Listener, bound_port: int) -> Endpoint:
+        """Return the address that clients of a listener get.
+
+        Args:
+            listener: One of `all_listeners`.
+            bound_port: The port of its socket.
+        """
+        given = parse_advertised(self.advertised, [each.protocol for each in self.all_listeners])
+        return given.get(listener.protocol) or Endpoint(self.advertised_host or listener.host, bound_port)

@@ -1,18 +1,21 @@
 """The sockets a broker listens on: `PLAINTEXT://:9092,SSL://:9093,SASL_PLAINTEXT://127.0.0.1:0`.
 
-Clients get the address of the listener they came through. There is one listener of a protocol at most.
+Clients get the address of the listener they came through, or the one that is advertised for it: a proxy's, say. There
+is one listener of a protocol at most.
 """
 
 from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkaprod.errors import ConfigError, KafkaError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+_ADDRESS = re.compile(r"(?:([A-Z_]+)://)?(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+):([0-9]{1,5})")
 _LISTENER = re.compile(r"([A-Z_]+)://(\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):([0-9]{1,5})")
 
 
@@ -77,3 +80,27 @@ def parse_listeners(text: str, default_host: str) -> tuple[Listener, ...]:
     if len(set(protocols)) < len(protocols) or len(set(addresses)) < len(addresses):
         raise ConfigError(f"listeners={text!r} names a protocol or an address twice")
     return tuple(listeners)
+
+
+def parse_advertised(text: str, protocols: Sequence[str]) -> dict[str, Endpoint]:
+    """Read the addresses that clients get: HOST:PORT of the only listener, or PROTOCOL://HOST:PORT, comma-separated.
+
+    Args:
+        text: The list; the listeners that it does not name are advertised as they are.
+        protocols: Those of the listeners.
+
+    Raises:
+        ConfigError: The list is malformed, or names no listener, or one twice.
+    """
+    advertised: dict[str, Endpoint] = {}
+    for part in text.split(",") if text else ():
+        found = _ADDRESS.fullmatch(part.strip())
+        if found is None or not 1 <= int(found[3]) <= 65_535:
+            raise ConfigError(f"advertised: {part!r} is not HOST:PORT or PROTOCOL://HOST:PORT with a port in 1..65535")
+        if found[1] is None and len(protocols) > 1:
+            raise ConfigError(f"advertised: {part!r} names none of the listeners {', '.join(protocols)}")
+        protocol = found[1] or protocols[0]
+        if protocol not in protocols or protocol in advertised:
+            raise ConfigError(f"advertised: {part!r} is for none of {', '.join(protocols)}, or one is named twice")
+        advertised[protocol] = Endpoint(found[2].strip("[]"), int(found[3]))
+    return advertised

@@ -23,6 +23,7 @@ from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
 
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
+_ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or PROTOCOL://HOST:PORT for each listener"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
@@ -47,6 +48,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
     add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
     add("--advertised-host", metavar="HOST", help="host name that clients connect to (default: --host)")
+    add("--advertised", default="", metavar="LIST", help=_ADVERTISED_HELP)
     add("--node-id", type=int, default=0, metavar="N", help="id of this broker (default: %(default)s)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it if missing; repeatable")
     add(
@@ -93,6 +95,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         port=options.port,
         listeners=parse_listeners(options.listeners, options.host) if options.listeners else (),
         advertised_host=options.advertised_host,
+        advertised=options.advertised,
         node_id=options.node_id,
         auto_create_topics=options.auto_create_topics,
         num_partitions=options.num_partitions,
@@ -111,10 +114,10 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     server = BrokerServer(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    host, port = server.broker.endpoint
+    host, port = next(iter(server.bound.values()))
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
     print(f"listening on {host}:{port}, data in {config.data_dir}{fate}", flush=True)
-    for protocol, endpoint in server.broker.endpoints.items() if config.listeners else ():
+    for protocol, endpoint in server.bound.items() if config.listeners else ():
         print(f"  {protocol}://{endpoint.host}:{endpoint.port}", flush=True)
     address = f"{host}:{port}"
     print(

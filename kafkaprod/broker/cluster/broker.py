@@ -62,7 +62,8 @@ class Broker:
 
     Attributes:
         endpoint: The endpoint of the first listener; set when its socket is bound.
-        endpoints: Protocol -> address, of all listeners.
+        endpoints: Protocol -> address that clients get, of all listeners.
+        bound_ports: Protocol -> port of the socket; set by the server.
         api_versions: What ApiVersions announces; set by the router.
         peer_api_versions: What it announces to other processes of the cluster.
         post: Has a call made by the event loop, from any thread; set by the server.
@@ -108,9 +109,9 @@ class Broker:
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
         self.endpoints = endpoints or {
-            listener.protocol: Endpoint(config.advertised_host or listener.host, listener.port)
-            for listener in config.all_listeners
+            listener.protocol: config.advertised_as(listener, listener.port) for listener in config.all_listeners
         }
+        self.bound_ports = {listener.protocol: listener.port for listener in config.all_listeners}
         self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
@@ -159,7 +160,7 @@ class Broker:
         config = self.config
         advertised = [f"{name}://{endpoint.host}:{endpoint.port}" for name, endpoint in self.endpoints.items()]
         bound = [
-            f"{listener.protocol}://{listener.host}:{self.endpoints[listener.protocol].port}"
+            f"{listener.protocol}://{listener.host}:{self.bound_ports[listener.protocol]}"
             for listener in config.all_listeners
         ]
         return {

@@ -68,8 +68,8 @@ def main() -> int:
         lines.reply(number, {"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    host, port = server.broker.endpoint
-    listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.broker.endpoints.items()}
+    host, port = next(iter(server.bound.values()))
+    listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.bound.items()}
     lines.reply(number, {"host": host, "port": port, "listeners": listeners})
     is_orphan = threading.Event()
     obeying = threading.Thread(

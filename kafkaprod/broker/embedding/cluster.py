@@ -58,6 +58,7 @@ class EmbeddedCluster(ClusterState):
         replica_lag_ms: int = 2_000,
         seed: int = 0,
         ports: Sequence[int] = (),
+        advertised: Sequence[str] = (),
         data_dir: str | os.PathLike[str] | None = None,
         auto_create_topics: bool = True,
         num_partitions: int = 1,
@@ -81,6 +82,7 @@ class EmbeddedCluster(ClusterState):
             replica_lag_ms: A follower that is behind for this time leaves the ISR.
             seed: The seed of the placement of replicas.
             ports: One for each broker; 0 takes a free one, as does an empty list.
+            advertised: One for each broker: the address that clients get in place of its own, as for `EmbeddedBroker`.
             data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
                 2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
             auto_create_topics: Make topics that clients name and that do not exist.
@@ -106,6 +108,7 @@ class EmbeddedCluster(ClusterState):
             replica_lag_ms=replica_lag_ms,
             seed=seed,
             ports=ports,
+            advertised=advertised,
             data_dir=data_dir,
             auto_create_topics=auto_create_topics,
             num_partitions=num_partitions,

@@ -73,7 +73,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
         channel.say({"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.shut_down())
-    host, port = server.broker.endpoint
+    host, port = next(iter(server.bound.values()))
     channel.say({"host": host, "port": port})
     channel.obey(_broker_handlers(server), server.stop)
     return 0 if server.run() else 1

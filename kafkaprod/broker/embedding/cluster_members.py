@@ -39,6 +39,7 @@ class ClusterMembers:
             "data_dir": os.path.join(self._data_dir, f"broker-{broker_id}"),
             "journal": os.path.join(self._host.options["temporary"], f"synced-{broker_id}"),
             "port": 0,
+            "advertised": "",
             "node_id": broker_id,
         }
         options["cluster"] = {**options["cluster"], "rack": rack}

@@ -17,7 +17,7 @@ from kafkaprod.structs import INT32_MAX
 
 _REPLICATION_FACTOR: Final = 3
 ARGUMENTS: Final = {
-    "advertised.listeners": "ports",
+    "advertised.listeners": "advertised",
     "broker.id": "brokers, whose ids are 1, 2, ...",
     "broker.rack": "racks",
     "broker.session.timeout.ms": "session_timeout_ms",
@@ -53,6 +53,7 @@ class ClusterOptions:
     replica_lag_ms: int
     seed: int
     ports: Sequence[int]
+    advertised: Sequence[str]
     data_dir: str | os.PathLike[str] | None
     auto_create_topics: bool
     num_partitions: int
@@ -70,6 +71,8 @@ class ClusterOptions:
         ports = self._of_each_broker("ports", self.ports, "[9092, 9093, 9094]")
         for port in ports:
             arguments.whole("ports", port, 0, 65_535)
+        for address in self._of_each_broker("advertised", self.advertised, '["127.0.0.1:39091", ...]'):
+            arguments.text("advertised", address)
         given = [port for port in ports if port]
         if len(set(given)) < len(given):
             raise ConfigError(f"ports={ports} has a port twice")
@@ -137,6 +140,7 @@ class ClusterOptions:
                     "data_dir": os.path.join(data_dir, f"broker-{number}"),
                     "journal": os.path.join(directory, f"synced-{number}"),
                     "port": self.ports[number - 1] if self.ports else 0,
+                    "advertised": self.advertised[number - 1] if self.advertised else "",
                     "node_id": number,
                     "cluster_id": cluster_id,
                     "cluster": {

@@ -38,7 +38,7 @@ _ANSWER_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 30.0
 _TRANSACTION_CHECK_MS = 100  # much less than Kafka's 10 s: tests wait for timeouts
 _ARGUMENTS = {
-    "advertised.listeners": "listeners or port",
+    "advertised.listeners": "advertised",
     "listeners": "listeners or port",
     "log.dir": "data_dir",
     "log.dirs": "data_dir",
@@ -67,6 +67,7 @@ class EmbeddedBroker:
         *,
         port: int = 0,
         listeners: str | None = None,
+        advertised: str | None = None,
         topics: Mapping[str, int] | None = None,
         auto_create_topics: bool = True,
         num_partitions: int = 1,
@@ -91,6 +92,8 @@ class EmbeddedBroker:
             port: 0 for a free one.
             listeners: Several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
+            advertised: The address that clients get to connect to, where it is not the broker's own: a proxy's or a
+                container's, "127.0.0.1:39091" say, or with several listeners "PLAINTEXT://127.0.0.1:39091,SSL://h:1".
             topics: Name -> partition count, made at the start if missing.
             auto_create_topics: Create topics that clients request, as Kafka does by default.
             num_partitions: The number of partitions of topics made without a count.
@@ -117,6 +120,7 @@ class EmbeddedBroker:
         """
         self._options = _checked_options(
             listeners=listeners,
+            advertised=advertised,
             topics=topics,
             auto_create_topics=auto_create_topics,
             num_partitions=num_partitions,
@@ -337,6 +341,7 @@ class EmbeddedBroker:
 def _checked_options(
     *,
     listeners: object,
+    advertised: object,
     topics: object,
     auto_create_topics: object,
     num_partitions: object,
@@ -357,6 +362,7 @@ def _checked_options(
     expiration_ms = arguments.milliseconds("transactional_id_expiration_ms", transactional_id_expiration_ms, 1)
     return {
         "listeners": "" if listeners is None else arguments.text("listeners", listeners),
+        "advertised": "" if advertised is None else arguments.text("advertised", advertised),
         "topics": {} if topics is None else arguments.topics(topics),
         "auto_create_topics": arguments.flag("auto_create_topics", auto_create_topics),
         "num_partitions": arguments.whole("num_partitions", num_partitions, 1, INT32_MAX),

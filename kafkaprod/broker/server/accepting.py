@@ -48,6 +48,11 @@ class Acceptor(NamedTuple):
     endpoint: Endpoint
     is_peer: bool = False
 
+    @property
+    def bound(self) -> Endpoint:
+        """The address of the socket."""
+        return Endpoint(self.listener.host, self.sock.getsockname()[1])
+
 
 class AcceptingLoop(Protocol):
     """The part of the event loop that accepting uses."""
@@ -192,7 +197,7 @@ def open_acceptors(config: BrokerConfig) -> list[Acceptor]:
     try:
         for listener in config.all_listeners:
             sock = _listen(listener.host, listener.port)
-            endpoint = Endpoint(config.advertised_host or listener.host, sock.getsockname()[1])
+            endpoint = config.advertised_as(listener, sock.getsockname()[1])
             opened.append(Acceptor(listener, sock, config.tls if listener.has_tls else None, endpoint))
     except BaseException:
         close_acceptors(opened)

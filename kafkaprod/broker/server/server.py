@@ -50,6 +50,7 @@ class BrokerServer:
 
     Attributes:
         broker: What the sockets serve.
+        bound: Protocol -> address of the socket.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
@@ -97,6 +98,8 @@ class BrokerServer:
             close_acceptors(opened)
             self._poller.close()
             raise
+        self.bound = {acceptor.listener.protocol: acceptor.bound for acceptor in opened}
+        self.broker.bound_ports = {protocol: place.port for protocol, place in self.bound.items()}
         self.broker.post = self.post
         self.broker.api_versions = versions[has_login]
         self.broker.peer_api_versions = peer_versions()

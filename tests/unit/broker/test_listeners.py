@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.listeners import Listener, parse_listeners
+from kafkaprod.broker.listeners import Endpoint, Listener, parse_advertised, parse_listeners
 from kafkaprod.errors import ConfigError
 
 
@@ -39,3 +39,33 @@ def test_a_list_that_cannot_be_meant_is_refused(text: str) -> None:
 def test_a_listener_needs_what_its_protocol_needs(protocol: str) -> None:
     with pytest.raises(ConfigError, match=f"listener {protocol} needs"):
         BrokerConfig(data_dir="", listeners=parse_listeners(f"{protocol}://:0", "127.0.0.1"))
+
+
+BOTH = ("PLAINTEXT", "SSL")
+
+
+@pytest.mark.parametrize(
+    ("text", "protocols", "expected"),
+    [
+        ("", BOTH, {}),
+        ("proxy.example:39091", ("SSL",), {"SSL": Endpoint("proxy.example", 39091)}),
+        ("[::1]:7", ("PLAINTEXT",), {"PLAINTEXT": Endpoint("::1", 7)}),
+        ("SSL://h:1", BOTH, {"SSL": Endpoint("h", 1)}),
+        ("PLAINTEXT://h:1, SSL://h:2", BOTH, {"PLAINTEXT": Endpoint("h", 1), "SSL": Endpoint("h", 2)}),
+    ],
+)
+def test_what_clients_get_is_read(text: str, protocols: tuple[str, ...], expected: dict[str, Endpoint]) -> None:
+    assert parse_advertised(text, protocols) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["h", "h:", ":1", "h:0", "h:65536", "h:1", "SASL_SSL://h:1", "SSL://h:1,SSL://h:2", "SSL://h:1,"]
+)
+def test_what_clients_cannot_be_given_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="advertised"):
+        parse_advertised(text, BOTH)
+
+
+def test_a_broker_checks_it_with_its_other_options() -> None:
+    with pytest.raises(ConfigError, match="advertised: 'SSL://h:1' is for none of PLAINTEXT"):
+        BrokerConfig(data_dir="", advertised="SSL://h:1")
