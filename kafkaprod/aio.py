@@ -22,7 +22,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, check_delivered, left_open, patience_after
+from kafkaprod.engine.host import EngineHost, Hosted, check_delivered, left_open, patience_after
 from kafkaprod.engine.steps import Ending, Steps, run
 from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, note_failed_abort
 from kafkaprod.intake.blocks import BlockIntake
@@ -60,7 +60,7 @@ def _block_call(
     return decorate
 
 
-class AsyncProducer:
+class AsyncProducer(Hosted):
     """Sends records to Apache Kafka from asyncio.
 
         async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:

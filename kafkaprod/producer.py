@@ -18,7 +18,7 @@ from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.engine.engine import Engine
-from kafkaprod.engine.host import EngineHost, check_delivered, left_open, patience_after
+from kafkaprod.engine.host import EngineHost, Hosted, check_delivered, left_open, patience_after
 from kafkaprod.engine.steps import run
 from kafkaprod.engine.transaction_calls import TransactionBlock, TransactionCalls
 from kafkaprod.intake.blocks import BlockIntake
@@ -44,7 +44,7 @@ def _cluster_calls() -> ModuleType:
     return cluster
 
 
-class Producer(RecordSender):
+class Producer(Hosted, RecordSender):
     """Sends records to Apache Kafka.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:

@@ -197,6 +197,21 @@ class EngineHost:
         return not self.is_in_callback
 
 
+class Hosted:
+    """What has a host: a producer, which shows itself. Thread-safe."""
+
+    _host: EngineHost
+
+    def __repr__(self) -> str:
+        host = getattr(self, "_host", None)
+        if host is None:  # its constructor has failed
+            return f"<{type(self).__name__}>"
+        config = host.engine.config
+        servers = ",".join(f"{server}:{port}" for server, port in config.bootstrap_servers)
+        state = "closed" if host.is_closed else "open"
+        return f"<{type(self).__name__} of {servers}, client_id={config.client_id!r}, {state}>"
+
+
 def patience_after(error: BaseException | None) -> float | None:
     """Return the timeout of close() after a `with` block: none after Ctrl-C or exit, so that the program ends soon."""
     return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S

@@ -1,6 +1,7 @@
 """The outcome of records, and waiting for it.
 
 block        the outcome of a block of rows; imports NumPy
+shown        the outcome of many rows as a table in HTML, for notebooks; imports NumPy
 batch        the outcome of a batch, and the failures that the program has not seen
 rows         what the outcomes of a block and a table have in common
 record_wait  what a task of an event loop awaits

@@ -17,6 +17,8 @@ from kafkaprod._core.queues.blocks import Block
 from kafkaprod.errors import broker_code
 from kafkaprod.results.batch import BatchCompletion
 from kafkaprod.results.rows import Deadline, RowsResult
+from kafkaprod.results.shown import outcome_table
+from kafkaprod.text import counted
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
 PENDING: Final = -3  # in BlockResult.error_codes: the outcome is not known yet
@@ -37,6 +39,14 @@ class BlockResult(RowsResult):
         self._refused: Exception | None = None
         self._refused_rows: list[int] = []
         self.row_count: int = block.row_count
+
+    def __repr__(self) -> str:
+        state = f"done, {self.failed_count} failed" if self.done() else "pending"
+        return f"<BlockResult of {counted(self.row_count, 'row')}, {state}>"
+
+    def _repr_html_(self) -> str:
+        codes = self.error_codes
+        return outcome_table(repr(self), self.partitions, self.offsets, (codes != 0) & (codes != PENDING))
 
     def refuse_rest(self, error: Exception) -> BlockResult:
         """Give the rows that are not queued this error, and return the object."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkaprod.results.block import BlockResult
+from kafkaprod.results.block import PENDING, BlockResult
 from kafkaprod.results.rows import Deadline, RowsResult
+from kafkaprod.results.shown import outcome_table
 
 Rows = range | NDArray[np.int64]
 
@@ -38,6 +39,10 @@ class TableResult(RowsResult):
     def __repr__(self) -> str:
         state = "done" if self.done() else "pending"
         return f"<TableResult of {self.row_count} rows for {', '.join(self.topics) or 'no topic'}, {state}>"
+
+    def _repr_html_(self) -> str:
+        codes = self.error_codes
+        return outcome_table(repr(self), self.partitions, self.offsets, (codes != 0) & (codes != PENDING))
 
     @property
     def calls_in_loop(self) -> bool:

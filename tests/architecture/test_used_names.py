@@ -18,6 +18,7 @@ COMPILED = re.compile(
 # Other programs' names and Kafka's messages: they are found by name, or are the interface that is copied.
 NOT_READ = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
 ALLOWED = {
+    "_repr_html_": "notebooks call it",
     "from_fixed": "a public way to make a Column; the class is documented with all its members",
     "get_loop": "asyncio calls it where a future is awaited",
     "hook_directories": "PyInstaller calls it",

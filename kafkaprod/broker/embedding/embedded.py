@@ -154,6 +154,10 @@ class EmbeddedBroker:
         self._arrivals = Arrivals(lambda command: [self.command(command)])
         _brokers.add(self)
 
+    def __repr__(self) -> str:
+        where = f"at {self._host}:{self._port}" if self._host else "without an address"
+        return f"<EmbeddedBroker {where}, {'running' if self.is_running else 'not running'}>"
+
     @property
     def bootstrap_servers(self) -> str:
         """See the class docstring. A broker that is killed or stopped keeps its address.
