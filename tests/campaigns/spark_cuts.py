@@ -2,47 +2,55 @@
 
 Each run writes rows through a stage that fails once for each task: in Python or in the JVM before, between or behind
 the batches, by a worker that dies, by shuffle files that are deleted while they are read, or (`--executors`) by an
-executor that is killed. The write is a batch by `write()` or `format("kafkaprod")`, or a stream by the data source or
-`foreach_batch`; transactional with each `verify.replay`, or at least once. Then the topic is read by librdkafka and by
-kafkaprod's own reader, both with `read_committed`, and every fourth time with `--own-source` by Spark's own. A
-transactional write must have each row once, the others each row. The table at the end counts the runs of each fault;
-the exit status is 1 if one went wrong.
+executor that is killed. With `--speculation` the stage is slow instead, and Spark runs a second attempt at the task
+beside the first. The write is a batch by `write()` or `format("kafkaprod")`, or a stream by the data source or
+`foreach_batch`, as far as this PySpark has them; transactional with each `verify.replay`, or at least once. Then the
+topic is read by librdkafka and by kafkaprod's own reader, both with `read_committed`, and every fourth time with
+`--own-source` by Spark's own. A transactional write must have each row once, the others each row. The table at the end
+counts the runs of each fault; the exit status is 1 if one went wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import itertools
 import os
 import random
 import sys
 import tempfile
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.spark import write
 from tests.kafka.runtime import spark_connector_class_path
 from tests.spark.failing_stages import (
     BATCHES,
     ROWS,
     SETTINGS,
+    SPECULATION,
     Stage,
     expected_values,
     fails_in_jvm,
     fails_in_python,
     loses_shuffle,
     numbered_rows,
+    waits_for_copy,
 )
 from tests.spark.sessions import local_session
 from tests.spark.stalls import last_line
+from tests.spark.standalone import standalone_cluster
 from tests.spark.streams import run_stream
+from tests.spark.targets import target
 from tests.spark.topics import committed_values, count_of, values_of
 
 SHUFFLED_ROWS = 20_000
@@ -50,7 +58,10 @@ READ_BY_OWN_SOURCE = 4  # every so many runs, with --own-source
 # A daemon that has imported everything: a worker that replaces a failed one starts in a tenth of the time.
 DAEMON = {"spark__python__daemon__module": "tests.spark.faulty_daemon"}
 DELIVERIES = ("content", "content", "none", "at_least_once")
-WAYS = ("write", "format", "stream", "foreach_batch")
+VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+_SINCE = {"write": (3, 5), "foreach_batch": (3, 5), "format": (4, 0), "stream": (4, 1)}
+WAYS = tuple(way for way, version in _SINCE.items() if version <= VERSION)
+HAS_READER = VERSION >= (4, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,9 @@ def run(spark: SparkSession, servers: str, plan: Plan, directory: Path, *, has_o
         different = set(values_of(servers, topic))
         return "" if different == set(expected) else f"{len(different)} different rows of {rows}"
     values = committed_values(servers, topic)
-    counts = [len(values), _count(spark, "kafkaprod", servers, topic)]
+    counts = [len(values)]
+    if HAS_READER:
+        counts.append(_count(spark, "kafkaprod", servers, topic))
     if has_own_source:
         counts.append(_count(spark, "kafka", servers, topic))
     is_right = values == expected and set(counts) == {rows}
@@ -104,7 +117,10 @@ def _save(spark: SparkSession, plan: Plan, options: dict[str, str], rows: int, d
     if plan.way in ("stream", "foreach_batch"):
         source = directory / "in"
         source.mkdir()
-        (source / "1.txt").write_bytes(b"\n".join(expected_values(rows)))
+        values = expected_values(rows)
+        for number in range(2):  # a task each
+            half = values[number * rows // 2 : (number + 1) * rows // 2]
+            (source / f"{number}.txt").write_bytes(b"\n".join(half))
         df = plan.stage(spark.readStream.text(str(source)))
         run_stream(df, directory / "checkpoint", options, by_batch=plan.way == "foreach_batch")
         return
@@ -121,51 +137,98 @@ def _count(spark: SparkSession, source: str, servers: str, topic: str) -> int:
     return df.count()
 
 
-def campaign(spark: SparkSession, servers: str, arguments: argparse.Namespace, rng: random.Random) -> int:
-    """Run on one host; return how many runs went wrong."""
-    tally: collections.Counter[str] = collections.Counter()
-    wrong = 0
-    for number in range(arguments.runs):
-        with tempfile.TemporaryDirectory() as scratch:
-            has_own_source = arguments.own_source and number % READ_BY_OWN_SOURCE == 0
-            kinds = faults(spark, Path(scratch))
-            fault = list(kinds)[number % len(kinds)]
-            way, delivery = rng.choice(WAYS), rng.choice(DELIVERIES)
-            if delivery == "none" and not fault.startswith("Python"):
-                delivery = "content"  # write() refuses these plans otherwise: they need not give the same rows again
-            plan = Plan(fault, kinds[fault](), way, delivery)
-            wrong += _note(tally, plan, run(spark, servers, plan, Path(scratch), has_own_source=has_own_source))
-    _show(tally)
-    return wrong
+class Campaign:
+    """Runs with one kind of session, one after the other.
+
+    Args:
+        servers: Of the cluster to write to.
+        rng: Chooses what is written how.
+        has_own_source: Read every fourth topic by Spark's own source, too.
+    """
+
+    def __init__(self, servers: str, rng: random.Random, *, has_own_source: bool) -> None:
+        self._servers = servers
+        self._rng = rng
+        self._has_own_source = has_own_source
+        self._tally: collections.Counter[str] = collections.Counter()
+        self.wrong = 0
+
+    def on_one_host(self, runs: int) -> None:
+        """Every fault of one host, in turn."""
+        numbers = iter(range(runs))
+        for first in numbers:
+            with _session("local[2,4]", self._has_own_source) as spark:
+                for number in itertools.chain((first,), numbers):
+                    with tempfile.TemporaryDirectory() as scratch:
+                        kinds = faults(spark, Path(scratch))
+                        fault = list(kinds)[number % len(kinds)]
+                        self._run(spark, fault, kinds[fault](), Path(scratch))
+                    if fault.startswith("shuffle"):
+                        break  # Spark takes the driver for a dead executor, and ends the JVM ten minutes later
+        self._show()
+
+    def with_executors_killed(self, runs: int) -> None:
+        """A cluster of two executors, one of which is killed in each run."""
+        more = {"spark__executor__maxNumFailures": "10000", "spark__deploy__maxExecutorRetries": "-1"}
+        with _session("local-cluster[2,1,1024]", False, **more) as spark:
+            for _ in range(runs):
+                stage = fails_in_python(self._rng.randrange(1, BATCHES + 1), "executor")
+                with tempfile.TemporaryDirectory() as scratch:
+                    self._run(spark, "executors are killed", stage, Path(scratch))
+        self._show()
+
+    def with_speculation(self, runs: int) -> None:
+        """A cluster of two hosts, on one of which a task is slow until the other has an attempt at it, too."""
+        more = {name.replace(".", "__"): value for name, value in SPECULATION.items()}
+        more |= {"spark__executor__memory": "512m"}
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            standalone_cluster(Path(directory)) as master,
+            _session(master, False, **more) as spark,
+        ):
+            for number in range(runs):
+                with tempfile.TemporaryDirectory() as scratch:
+                    signs = Path(scratch) / "signs"
+                    signs.mkdir()
+                    end = "ends" if number % 2 else "begins"
+                    at_batch = self._rng.randrange(BATCHES)
+                    stage = waits_for_copy(signs, at_batch, until_its_end=end == "ends")
+                    self._run(spark, f"a task waits until its copy {end}", stage, Path(scratch), signs / "copy")
+        self._show()
+
+    def _run(self, spark: SparkSession, fault: str, stage: Stage, scratch: Path, sign: Path | None = None) -> None:
+        way, delivery = self._rng.choice(WAYS), self._rng.choice(DELIVERIES)
+        if delivery == "none" and fault.startswith(("the JVM", "shuffle")):
+            delivery = "content"  # write() refuses these plans otherwise: they need not give the same rows again
+        plan = Plan(fault, stage, way, delivery)
+        has_own_source = self._has_own_source and self._tally["runs"] % READ_BY_OWN_SOURCE == 0
+        error = run(spark, self._servers, plan, scratch, has_own_source=has_own_source)
+        if not error and sign is not None and not sign.exists():
+            error = "Spark started no copy"
+        self._tally.update((plan.fault, plan.way, plan.delivery, "runs"))
+        print(f"{self._tally['runs']} {fault}, {way}, {delivery}: {error or 'right'}", flush=True)
+        self.wrong += bool(error)
+        assert (status := _jvm_status(spark)) is None, f"the session's JVM has ended with {status}"
+
+    def _show(self) -> None:
+        for name, count in sorted(self._tally.items()):
+            print(f"{count:5} {name}")
 
 
-def campaign_of_executors(servers: str, runs: int, rng: random.Random) -> int:
-    """Run on a cluster of two executors, one of which is killed in each run."""
-    tally: collections.Counter[str] = collections.Counter()
-    wrong = 0
-    more = {name.replace(".", "__"): value for name, value in SETTINGS.items()} | DAEMON
-    more |= {"spark__executorEnv__PYTHONPATH": os.environ.get("PYTHONPATH", os.getcwd())}
-    more |= {"spark__executor__maxNumFailures": "10000", "spark__deploy__maxExecutorRetries": "-1"}
-    with local_session("local-cluster[2,1,1024]", **more) as spark:
-        for _ in range(runs):
-            with tempfile.TemporaryDirectory() as scratch:
-                stage = fails_in_python(rng.randrange(1, BATCHES + 1), "executor")
-                plan = Plan("executors are killed", stage, rng.choice(WAYS), rng.choice(DELIVERIES))
-                wrong += _note(tally, plan, run(spark, servers, plan, Path(scratch), has_own_source=False))
-    _show(tally)
-    return wrong
+@contextlib.contextmanager
+def _session(master: str, has_own_source: bool, **more: str) -> Iterator[SparkSession]:
+    settings = {name.replace(".", "__"): value for name, value in SETTINGS.items()} | DAEMON | more
+    settings["spark__executorEnv__PYTHONPATH"] = os.environ.get("PYTHONPATH", os.getcwd())
+    if has_own_source:
+        settings["spark__jars"] = spark_connector_class_path().replace(os.pathsep, ",")
+    with local_session(master, **settings) as spark:
+        yield spark
 
 
-def _note(tally: collections.Counter[str], plan: Plan, error: str) -> bool:
-    for name in (plan.fault, plan.way, plan.delivery, "runs"):
-        tally[name] += 1
-    print(f"{tally['runs']} {plan.fault}, {plan.way}, {plan.delivery}: {error or 'right'}", flush=True)
-    return bool(error)
-
-
-def _show(tally: collections.Counter[str]) -> None:
-    for name, count in sorted(tally.items()):
-        print(f"{count:5} {name}")
+def _jvm_status(spark: SparkSession) -> int | None:
+    gateway: Any = spark.sparkContext._gateway
+    status: int | None = gateway.proc.poll()
+    return status
 
 
 def main() -> int:
@@ -174,6 +237,8 @@ def main() -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--runs", type=int, default=0, help="on one host (default: 0)")
     parser.add_argument("--executors", type=int, default=0, metavar="RUNS", help="that kill executors (default: 0)")
+    parser.add_argument("--speculation", type=int, default=0, metavar="RUNS", help="with a copy of a task (default: 0)")
+    parser.add_argument("--kafka", action="store_true", help="write to Apache Kafka, not to the embedded broker")
     parser.add_argument("--own-source", action="store_true", help="read by Spark's own source, too; needs Maven")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
@@ -181,15 +246,16 @@ def main() -> int:
     rng = random.Random(arguments.seed)
     print(f"seed {arguments.seed}", flush=True)
     wrong = 0
-    more = {name.replace(".", "__"): value for name, value in SETTINGS.items()} | DAEMON
-    if arguments.own_source:
-        more |= {"spark__jars": spark_connector_class_path().replace(os.pathsep, ",")}
-    with EmbeddedBroker(auto_create_topics=True, num_partitions=3) as broker:
-        if arguments.runs:
-            with local_session("local[2,4]", **more) as spark:
-                wrong += campaign(spark, broker.bootstrap_servers, arguments, rng)
-        if arguments.executors:
-            wrong += campaign_of_executors(broker.bootstrap_servers, arguments.executors, rng)
+    with target(is_kafka=arguments.kafka) as servers:
+        for kind, runs in (
+            (Campaign.on_one_host, arguments.runs),
+            (Campaign.with_executors_killed, arguments.executors),
+            (Campaign.with_speculation, arguments.speculation),
+        ):
+            if runs:
+                campaign = Campaign(servers, rng, has_own_source=arguments.own_source)
+                kind(campaign, runs)
+                wrong += campaign.wrong
     print(f"{wrong} runs went wrong")
     return bool(wrong)
 

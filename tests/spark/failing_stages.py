@@ -1,9 +1,10 @@
-"""Stages before the sink that fail, each once for a task: in Python, in the JVM, and by shuffle files that are gone."""
+"""Stages before the sink that fail, each once for a task, in Python, in the JVM, without shuffle files; a slow one."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,6 +21,15 @@ BATCHES = 3  # of a task
 TASKS = 2
 ROWS = ROWS_A_BATCH * BATCHES * TASKS
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH)}
+# Spark looks for slow tasks from the first second on, also in a stage of one task.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.task.duration.threshold": "1s",
+}
+COPY_PATIENCE_S = 240.0
 
 Stage = Callable[[DataFrame], DataFrame]
 
@@ -92,3 +102,41 @@ def _losing(shuffles: Path, directory: Path, batches: Iterator[pa.RecordBatch]) 
                 continue
             for path in shuffles.glob("**/shuffle_*.data"):
                 path.unlink(missing_ok=True)
+
+
+def waits_for_copy(directory: Path, at_batch: int, *, until_its_end: bool) -> Stage:
+    """A stage whose first attempt at partition 0 waits, in the midst of its rows, for the copy that Spark starts.
+
+    Args:
+        directory: Empty; gets a file `copy` when a copy begins, and `waited` when the wait was over.
+        at_batch: The batch before which the first attempt waits.
+        until_its_end: Wait for the end of the copy's rows: Spark then kills the first attempt while both write. False:
+            for their beginning, and then either may be the first at its end.
+    """
+    return lambda df: df.mapInArrow(partial(_waiting, directory, at_batch, until_its_end), df.schema)
+
+
+def _waiting(
+    directory: Path, at_batch: int, until_its_end: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    is_copy = context.partitionId() == 0 and context.attemptNumber() > 0
+    is_slow = context.partitionId() == 0 and context.attemptNumber() == 0
+    if is_copy:
+        (directory / "copy").touch()
+    for number, batch in enumerate(batches):
+        if is_slow and number == at_batch:
+            _await_file(directory / ("end" if until_its_end else "copy"))
+            (directory / "waited").touch()
+        yield batch
+    if is_copy:
+        (directory / "end").touch()
+
+
+def _await_file(path: Path) -> None:
+    deadline = time.monotonic() + COPY_PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {path.name} within {COPY_PATIENCE_S} s")
+        time.sleep(0.02)
