@@ -23,7 +23,7 @@ from kafkaprod.broker.calls.request import (
     Outcome,
     Ready,
 )
-from kafkaprod.broker.calls.steps import Pause, Steps, finish_now, run_in_steps
+from kafkaprod.broker.calls.steps import Pause, Steps, run_in_loop_steps, run_in_steps
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
@@ -138,16 +138,14 @@ def _append_verified(
 
 def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification) -> Outcome:
     appended: list[_Appended] = []
-    if broker.standing.appends_in_loop:
-        response = finish_now(_append_steps(broker, request, verification, appended))
+    steps = _append_steps(broker, request, verification, appended)
+
+    def finish(response: ProduceResponse) -> Outcome:
         return _acknowledge(broker, request, response, appended)
-    return run_in_steps(
-        _append_steps(broker, request, verification, appended),
-        broker.clock,
-        broker.run_long,
-        lambda response: _acknowledge(broker, request, response, appended),
-        lambda error_code: refuse(request, error_code),
-    )
+
+    if broker.standing.appends_in_loop:
+        return run_in_loop_steps(broker, steps, finish, lambda error_code: refuse(request, error_code))
+    return run_in_steps(steps, broker.clock, broker.run_long, finish, lambda error_code: refuse(request, error_code))
 
 
 def _append_steps(

@@ -31,7 +31,12 @@ from kafkaprod.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceResponse
+from kafkaprod.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.support.broker.broker_requests import TOPIC, fetch, fetch_request, produce, produce_request
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import NOW_MS, make_batch
@@ -406,3 +411,29 @@ def test_end_of_an_epoch_is_found(box: BrokerWithoutSockets) -> None:
         (2, 3),
         (-1, -1),
     ]
+
+
+@pytest.mark.parametrize("count", [100, 400])
+def test_no_turn_of_a_clusters_loop_appends_more_for_a_larger_request(tmp_path: Path, count: int) -> None:
+    """Its replicas belong to the loop: what does not fit into a slice is posted, behind what others want."""
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 1})
+    box.broker.standing.appends_in_loop = True  # type: ignore[misc]
+    box.broker.clock.now_ms = lambda: box.clock.advance(1)  # type: ignore[method-assign]
+    posted: list[Callable[[], None]] = []
+    box.broker.post = posted.append
+    batch = make_batch([b"v" * 9_000])
+    parts = [PartitionProduceData(index=0, records=memoryview(bytearray(batch))) for _ in range(count)]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=parts)])
+    partition = box.broker.topics.partition(TOPIC, 0)
+    assert partition is not None
+    outcome = box.begin(request, 9)
+    turns = [partition.log.log_end_offset]
+    assert turns[0] < count
+    while posted:
+        posted.pop(0)()
+        turns.append(partition.log.log_end_offset - sum(turns))
+    (response,) = outcome
+    assert isinstance(response, ProduceResponse)
+    assert [part.base_offset for part in response.responses[0].partition_responses] == list(range(count))
+    assert max(turns) < 90
+    box.broker.close()
