@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kafkaprod.compat.originals import module_of
 from kafkaprod.locks import locked
+from kafkaprod.text import printable
 
 Client = Literal["aiokafka", "confluent_kafka", "kafka_python"]
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class _Installed:
             for swap in swaps:
                 setattr(swap.module, swap.name, swap.ours)
             version = getattr(package, "__version__", "")
-            logger.info("%s %s: %s are kafkaprod's", client, version, ", ".join(_names(swaps)))
+            logger.info("%s: in place are %s", printable(f"{client} {version}"), printable(", ".join(_names(swaps))))
             _warn_of_early_users(package.__name__, {swap.theirs for swap in swaps})
         return _names(self._swaps[client])
 
@@ -168,5 +169,5 @@ def _warn_of_early_users(package: str, theirs: set[type]) -> None:
     if users:
         logger.warning(
             "these modules have taken the original's producer before and keep it: %s; install before they are imported",
-            ", ".join(sorted(users)),
+            printable(", ".join(sorted(users))),
         )
