@@ -306,8 +306,8 @@ EDGES = [
     ),
     Mutant(
         "the part of a pipe that a load skips is believed",
-        "loader/pipes.py",
-        "            self._compare(self._digest, count, digest)\n",
+        "loader/prefix.py",
+        "            self.compare(self._hash, count, digest)\n",
         "",
         ("tests/unit/loader/test_pipes.py",),
     ),
