@@ -78,10 +78,11 @@ def test_a_list_of_codecs_is_found(source: str, count: int) -> None:
 
 
 def test_no_module_but_one_lists_codecs() -> None:
+    """What is generated from the options does, too."""
     places = [
         f"{path.relative_to(PACKAGE)}:{line}"
         for path in PACKAGE.rglob("*.py")
-        if path != PACKAGE / "compression" / "__init__.py"
+        if path not in (PACKAGE / "compression" / "__init__.py", PACKAGE / "config" / "option_types.py")
         for line in lists_of_codecs(path.read_text(encoding="utf-8"))
     ]
     assert places == []

@@ -13,8 +13,8 @@ from enum import IntEnum
 from kafkaprod.broker.metadata.image import PartitionKey
 
 
-class Lane(IntEnum):
-    """What a partition waits for."""
+class Presence(IntEnum):
+    """What a partition does on this broker by what metadata has changed."""
 
     GOES = 0
     STAYS = 1
@@ -25,32 +25,32 @@ class MetadataQueue:
     """See the module docstring."""
 
     def __init__(self) -> None:
-        self._lanes: tuple[dict[PartitionKey, None], ...] = tuple({} for _ in Lane)
-        self._lane_of: dict[PartitionKey, Lane] = {}
+        self._waiting: tuple[dict[PartitionKey, None], ...] = tuple({} for _ in Presence)
+        self._presence_of: dict[PartitionKey, Presence] = {}
         self._by_topic: Counter[uuid.UUID] = Counter()
 
     def __len__(self) -> int:
-        return len(self._lane_of)
+        return len(self._presence_of)
 
-    def put(self, key: PartitionKey, lane: Lane) -> None:
+    def put(self, key: PartitionKey, presence: Presence) -> None:
         """Note that a partition has changed; what was noted of it before is out of date."""
-        before = self._lane_of.get(key)
-        if before is lane:
+        before = self._presence_of.get(key)
+        if before is presence:
             return
         if before is None:
             self._by_topic[key[0]] += 1
         else:
-            del self._lanes[before][key]
-        self._lane_of[key] = lane
-        self._lanes[lane][key] = None
+            del self._waiting[before][key]
+        self._presence_of[key] = presence
+        self._waiting[presence][key] = None
 
     def take(self) -> PartitionKey | None:
         """Return the next partition, None if there is none."""
-        for lane in self._lanes:
-            if lane:
-                key = next(iter(lane))
-                del lane[key]
-                del self._lane_of[key]
+        for keys in self._waiting:
+            if keys:
+                key = next(iter(keys))
+                del keys[key]
+                del self._presence_of[key]
                 self._by_topic[key[0]] -= 1
                 if not self._by_topic[key[0]]:
                     del self._by_topic[key[0]]

@@ -19,7 +19,7 @@ from kafkaprod.broker.metadata.records import NO_LEADER
 from kafkaprod.broker.replication.fetch_sessions import FetchSessions
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest, OffsetAnswer, OffsetLookup
 from kafkaprod.broker.replication.isr_requests import IsrRequests
-from kafkaprod.broker.replication.metadata_queue import Lane, MetadataQueue
+from kafkaprod.broker.replication.metadata_queue import MetadataQueue, Presence
 from kafkaprod.broker.replication.partition import (
     Eligibility,
     FetchOutcome,
@@ -133,9 +133,9 @@ class ReplicaManager:
     def _note(self, key: PartitionKey) -> None:
         partition = self._image.partitions.get(key)
         if partition is None or self._broker_id not in partition.replicas:
-            self._waiting.put(key, Lane.GOES)
+            self._waiting.put(key, Presence.GOES)
         else:
-            self._waiting.put(key, Lane.STAYS if key in self.replicas else Lane.COMES)
+            self._waiting.put(key, Presence.STAYS if key in self.replicas else Presence.COMES)
 
     def serve(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
         """Answer a follower's request, at once."""

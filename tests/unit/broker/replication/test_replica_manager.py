@@ -9,7 +9,7 @@ import pytest
 
 from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey, TopicImage
 from kafkaprod.broker.replication.fetcher import FetchRequest
-from kafkaprod.broker.replication.metadata_queue import Lane, MetadataQueue
+from kafkaprod.broker.replication.metadata_queue import MetadataQueue, Presence
 from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import LOG_UNITS, TURN_UNITS, ReplicaManager
 from kafkaprod.broker.storage.errors import LogError
@@ -153,7 +153,13 @@ def test_a_topic_that_is_deleted_before_its_logs_are_made_makes_none() -> None:
 def test_a_partition_waits_once_and_in_its_last_lane() -> None:
     queue = MetadataQueue()
     a, b, c = ((uuid.UUID(int=number), 0) for number in (1, 2, 3))
-    for key, lane in ((a, Lane.COMES), (b, Lane.STAYS), (c, Lane.GOES), (a, Lane.GOES), (b, Lane.STAYS)):
+    for key, lane in (
+        (a, Presence.COMES),
+        (b, Presence.STAYS),
+        (c, Presence.GOES),
+        (a, Presence.GOES),
+        (b, Presence.STAYS),
+    ):
         queue.put(key, lane)
     assert (len(queue), queue.has_topic(a[0])) == (3, True)
     assert [queue.take() for _ in range(4)] == [c, a, b, None]
