@@ -150,17 +150,17 @@ def test_a_topic_that_is_deleted_before_its_logs_are_made_makes_none() -> None:
     assert not host.manager.is_behind_in(keys[0][0])
 
 
-def test_a_partition_waits_once_and_in_its_last_lane() -> None:
+def test_a_partition_waits_once_and_in_its_last_place() -> None:
     queue = MetadataQueue()
     a, b, c = ((uuid.UUID(int=number), 0) for number in (1, 2, 3))
-    for key, lane in (
+    for key, presence in (
         (a, Presence.COMES),
         (b, Presence.STAYS),
         (c, Presence.GOES),
         (a, Presence.GOES),
         (b, Presence.STAYS),
     ):
-        queue.put(key, lane)
+        queue.put(key, presence)
     assert (len(queue), queue.has_topic(a[0])) == (3, True)
     assert [queue.take() for _ in range(4)] == [c, a, b, None]
     assert (len(queue), queue.has_topic(a[0])) == (0, False)
