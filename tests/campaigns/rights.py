@@ -100,6 +100,14 @@ class Counts:
 # -- the worlds --------------------------------------------------------------------------------------------------------
 
 
+def check(counts: Counts) -> None:
+    """Check that nothing was learned or changed, and that there was enough to refuse and to allow."""
+    assert counts.changed == []
+    assert [kind for kind in counts.different if not explanation(kind)] == []
+    assert counts.refused > 100
+    assert counts.allowed > 100
+
+
 def _doors(addresses: Sequence[str]) -> dict[str, Door]:
     return {user: Door(addresses) for user in PASSWORDS}
 
