@@ -23,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -150,10 +151,13 @@ def _rows(text: bytes, rng: random.Random) -> None:
     split_elements(text)
 
 
+_SPARK_TEXTS: Final = ["offsets"] if find_spec("pyspark") else []  # whose parser cannot be imported without PySpark
+
+
 def _texts(rng: random.Random) -> str:
     data = damaged(rng.choice(_TEXTS), rng)
     text = data.decode("utf-8", "surrogateescape" if rng.random() < 0.2 else "replace")
-    name = rng.choice(["properties", "jaas", "manifest", "avro", "rows", "offsets"])
+    name = rng.choice(["properties", "jaas", "manifest", "avro", "rows", *_SPARK_TEXTS])
     with suppress(KafkaError):
         if name == "properties":
             _options(text)
