@@ -104,9 +104,9 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
 
     Args:
         data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
-            dataset or scanner of pyarrow, a LazyFrame of polars, a result of duckdb, which are read batch after batch;
-            a mapping of names to NumPy arrays or lists of equal length; a NumPy structured array; a list of dicts, each
-            a row; an iterator of dicts or of any of these but mappings of columns.
+            dataset or scanner of pyarrow or a LazyFrame of polars, which are read batch after batch; a mapping of names
+            to NumPy arrays or lists of equal length; a NumPy structured array; a list of dicts, each a row; an iterator
+            of dicts or of any of these but mappings of columns.
 
     Raises:
         InvalidRecordError: It is something else, or cannot be converted to Arrow.
