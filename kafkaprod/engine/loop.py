@@ -34,7 +34,7 @@ from kafkaprod.engine.answers import Answers
 from kafkaprod.engine.flushes import Flush, Flushes
 from kafkaprod.engine.identity import IdempotentIdentity, Identity
 from kafkaprod.engine.identity_requests import IdentityRequests
-from kafkaprod.engine.memory_shares import MemoryShares
+from kafkaprod.engine.memory_shares import MemoryShares, waits_for_first_answer
 from kafkaprod.engine.node_states import NodeStates
 from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.purges import Purge, Purges
@@ -110,7 +110,7 @@ class Sender:
         self._metrics = metrics
         self._identity = identity
         self._telemetry = telemetry
-        may_wait = config.buffer_full_policy != "raise"
+        may_wait = waits_for_first_answer(config)
         shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
         self.states = NodeStates(config, pool, drain, placement, shares)
         paths = Paths(config, drain.max_request_bytes, shares, self.states)

@@ -4,8 +4,8 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | its rate is known                         | what it takes in a quarter of delivery_timeout_ms; at least a part of   |
 |                                           | LEAST_BYTES                                                             |
-| it was sent a part of what there is, the  | a part of START_BYTES, where `send()` waits: a program fills 64 MiB in  |
-| first time, and has not answered          | a second, and a slow link has answered nothing by then                  |
+| it is not, and no attempt has failed      | a part of START_BYTES, where `send()` waits: a program fills 64 MiB in  |
+|                                           | a second, and a slow link has answered nothing by then                  |
 | other nodes lead partitions, too          | all but half of the others' fair shares                                 |
 | it is sick                                | its fair share: the capacity, divided by the nodes that lead            |
 | partitions have no leader                 | together the share of one more node, which is sick                      |
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod.config import ProducerConfig
 
 LEAST_BYTES: Final = 1 << 20
 FLOOR_BYTES: Final = 64 << 10  # what may be under way to a node whatever its rate
@@ -34,6 +35,12 @@ NO_LEADER: Final = -1  # the account of partitions without one
 _SHARE_OF_TIMEOUT: Final = 4
 
 
+def waits_for_first_answer(config: ProducerConfig) -> bool:
+    """Return whether `send()` waits for memory as long as a first request may take, and requests are answered."""
+    can_wait = config.buffer_full_policy != "raise" and config.max_block_ms >= config.request_timeout_ms
+    return can_wait and config.acks != 0
+
+
 @dataclass(slots=True)
 class _Share:
     """What one node may hold.
@@ -41,7 +48,7 @@ class _Share:
     Attributes:
         by_rate: The bytes that its rate, or the start, allows.
         limit: The last one that was set in the pool.
-        is_tried: Whether the start is over: a rate is known, or a request got no answer.
+        is_tried: Whether the start is over: a rate is known, or a connection or a request failed.
         is_sick: Whether it may hold no more than its fair share.
     """
 
@@ -57,7 +64,8 @@ class MemoryShares:
     Args:
         pool: The memory.
         delivery_timeout_ms: After which records fail.
-        may_wait: Whether `send()` waits for memory; where it raises, records are not refused at the start.
+        may_wait: Whether `send()` waits for memory until a first request has ended; where it raises sooner, no record
+            is refused because of the start.
     """
 
     def __init__(self, pool: BufferPool, delivery_timeout_ms: int, *, may_wait: bool = True) -> None:
@@ -69,12 +77,7 @@ class MemoryShares:
 
     def on_sent(self, node_id: int, *, leaves_more: bool) -> bool:
         """Note a request to a node; return whether there was more to send, also in a program that found no memory."""
-        share = self._share_of(node_id)
-        leaves_more = self._pool.take_refused(node_id) or leaves_more
-        if leaves_more and self._may_wait and not share.is_tried:
-            share.by_rate = self._part_of(START_BYTES)
-            self._apply(node_id, share)
-        return leaves_more
+        return self._pool.take_refused(node_id) or leaves_more
 
     def on_answer(self, node_id: int, rate: float) -> None:
         """Take a node's rate in bytes a millisecond, before compression; 0.0: it is not known yet."""
@@ -86,9 +89,9 @@ class MemoryShares:
             self._apply(node_id, share)
 
     def on_no_answer(self, node_id: int) -> None:
-        """Note that a request has failed: the start is over, and says nothing about a rate."""
-        share = self._share_of(node_id)
-        if not share.is_tried:
+        """Note that a connection or a request has failed: the start is over, and says nothing about a rate."""
+        share = self._shares.get(node_id)
+        if share is not None and not share.is_tried:
             share.is_tried, share.by_rate = True, NO_LIMIT
             self._apply(node_id, share)
 
@@ -101,6 +104,8 @@ class MemoryShares:
             self._shares[NO_LEADER].is_sick = NO_LEADER in leaders
         self._leader_count = max(len(leaders), 1)
         for node_id, share in self._shares.items():
+            if self._may_wait and not share.is_tried and node_id != NO_LEADER:
+                share.by_rate = self._part_of(START_BYTES)
             self._apply(node_id, share)
 
     def set_sick(self, node_id: int, *, is_sick: bool) -> None:

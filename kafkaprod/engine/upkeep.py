@@ -220,6 +220,7 @@ class Upkeep:
         level = logging.INFO if failure.was_idle else logging.WARNING if failure.attempt == 1 else logging.DEBUG
         logger.log(level, "connection to %s:%d ended at stage %s: %s", *failure.node[1:3], failure.stage, failure.error)
         self._identity.note_cluster(is_known=False)
+        self._shares.on_no_answer(failure.node.node_id)
         self._metadata.request_update()
         refusal = failure.error
         if isinstance(refusal, AuthenticationError) and not self._pool.may_be_accepted_later(refusal):

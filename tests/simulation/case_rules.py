@@ -20,6 +20,7 @@ from tests.simulation.cases import (
     OneHangs,
     OneHangsWithoutKeys,
     ThinAndFull,
+    ThinAndFullAtOnce,
     ThinAndShared,
     ThinAndWide,
     ThinAtFirst,
@@ -87,13 +88,8 @@ CASES: Mapping[str, tuple[type[Case], list[Switch]]] = {
     "far requests keep a distance": (FarAndQuiet, [(paths, "NodePath", _KeepsNoDistance)]),
     "batches are small until there was an answer": (ThinAtFirst, [(paths, "NodePath", _GrowsAtOnce)]),
     "no more is under way than the path carries": (ThinAndWide, [(paths, "NodePath", _HasNoWindow)]),
-    "a node holds what it can deliver in time": (
-        ThinAndFull,
-        [
-            (MemoryShares, "on_answer", lambda *_: None),
-            (MemoryShares, "on_sent", lambda _self, _node_id, *, leaves_more: leaves_more),
-        ],
-    ),
+    "a node holds what it can deliver in time": (ThinAndFull, [(MemoryShares, "_apply", lambda *_: None)]),
+    "a node holds little before there is a connection": (ThinAndFullAtOnce, [(memory_shares, "START_BYTES", 1 << 62)]),
     "nodes behind one link share its memory": (ThinAndShared, [(MemoryShares, "_part_of", lambda _self, size: size)]),
     "half of every fair share is kept free": (OneHangs, [(MemoryShares, "set_leaders", lambda *_: None)]),
     "records without a key avoid slow nodes": (

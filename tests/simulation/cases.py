@@ -156,6 +156,7 @@ class ThinAtFirst(Case):
 
     load = Load(2_000, 1_000, options={"batch_size": 65_536, "max_batch_size": 1_000_000})
     partition_count = 1
+    is_scaled = False
 
     def prepare(self, day: Day) -> None:
         """See `Case`."""
@@ -212,6 +213,31 @@ class ThinAndFull(Case):
     def judge(self, day: Day) -> str | None:
         """See `Case`."""
         day.pass_time(20_000)
+        return None if not day.node.errors else f"{dict(day.node.errors)} of {len(day.node.delivered)} delivered"
+
+
+class ThinAndFullAtOnce(Case):
+    """A program that could fill the memory before there is a connection loses none of it on a thin link."""
+
+    load = Load(
+        4_000,
+        1_000,
+        options={
+            "delivery_timeout_ms": 8_000,
+            "request_timeout_ms": 4_000,
+            "batch_size": 16_384,
+            "buffer_memory": 4 * MIB,
+        },
+    )
+
+    def prepare(self, day: Day) -> None:
+        """See `Case`."""
+        day.put_far_away()  # records wait for the connection
+        day.pass_only(THIN_BYTES_PER_S)
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(12_000)
         return None if not day.node.errors else f"{dict(day.node.errors)} of {len(day.node.delivered)} delivered"
 
 

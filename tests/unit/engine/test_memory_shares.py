@@ -24,6 +24,7 @@ class Path:
     def __init__(self, *, may_wait: bool = True) -> None:
         self.pool = BufferPool(64 * MIB)
         self.shares = MemoryShares(self.pool, TIMEOUT_MS, may_wait=may_wait)
+        self.shares.set_leaders([1])
         self.path = NodePath()
 
     def send(self, size: int, now_ms: int, *, leaves_more: bool = True) -> Any:
@@ -53,7 +54,7 @@ def test_a_program_that_sends_little_says_nothing_of_the_path() -> None:
     path = Path()
     for second in range(60):
         path.answer(path.send(100, 1000 * second, leaves_more=False), 1000 * second + 500)
-    assert path.limit is None  # a burst of 60 MB is taken at once
+    assert path.limit == START_BYTES  # a burst waits until a request of it is answered
 
 
 def test_a_record_without_room_means_that_there_was_more_to_send() -> None:
@@ -123,8 +124,8 @@ def test_request_without_an_answer_says_nothing() -> None:
 
 def test_until_the_first_answer_tells_a_rate_a_node_may_hold_little() -> None:
     path = Path()
+    assert path.limit == START_BYTES  # before a connection: a program fills the memory while the first one is made
     first = path.send(100, 0, leaves_more=False)
-    assert path.limit is None
     second = path.send(1_000_000, 1)
     assert path.limit == START_BYTES
     path.answer(first, 5)
@@ -143,6 +144,14 @@ def test_a_start_without_an_answer_ends_with_the_request() -> None:
     assert path.limit is None
 
 
+def test_a_start_without_a_connection_ends_with_the_attempt() -> None:
+    path = Path()
+    path.shares.on_no_answer(-1)  # a bootstrap server leads nothing
+    assert path.limit == START_BYTES
+    path.shares.on_no_answer(1)
+    assert path.limit is None
+
+
 def test_who_would_be_refused_has_no_limit_at_the_start() -> None:
     path = Path(may_wait=False)
     path.send(1_000_000, 0)
@@ -158,7 +167,7 @@ def limits(shares: MemoryShares, pool: BufferPool) -> dict[int, int | None]:
 
 def test_half_of_a_fair_share_is_kept_for_every_other_node() -> None:
     pool = BufferPool(60 * MIB)
-    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares = MemoryShares(pool, TIMEOUT_MS, may_wait=False)
     shares.set_leaders([1, 2, 3])
     assert limits(shares, pool) == dict.fromkeys((1, 2, 3), 40 * MIB)
     greedy = SlabLease(pool, 40 * MIB - MIB, node=1)
@@ -175,7 +184,6 @@ def test_nodes_that_may_be_behind_one_link_share_the_least_and_the_start() -> No
     pool = BufferPool(60 * MIB)
     shares = MemoryShares(pool, TIMEOUT_MS)
     shares.set_leaders(range(4))
-    shares.on_sent(1, leaves_more=True)
     assert limits(shares, pool)[1] == START_BYTES // 4
     shares.on_answer(1, 0.001)
     assert limits(shares, pool)[1] == LEAST_BYTES // 4
@@ -186,7 +194,7 @@ def test_nodes_that_may_be_behind_one_link_share_the_least_and_the_start() -> No
 
 def test_a_sick_node_may_hold_its_fair_share() -> None:
     pool = BufferPool(60 * MIB)
-    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares = MemoryShares(pool, TIMEOUT_MS, may_wait=False)
     shares.set_leaders([1, 2, 3])
     shares.set_sick(1, is_sick=True)
     assert limits(shares, pool) == {1: 20 * MIB, 2: 40 * MIB, 3: 40 * MIB}
@@ -198,7 +206,7 @@ def test_a_sick_node_may_hold_its_fair_share() -> None:
 
 def test_partitions_without_a_leader_hold_the_share_of_one_more_node() -> None:
     pool = BufferPool(60 * MIB)
-    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares = MemoryShares(pool, TIMEOUT_MS, may_wait=False)
     shares.set_leaders([1, 2, -1, -1])
     assert limits(shares, pool) == {-1: 20 * MIB, 1: 40 * MIB, 2: 40 * MIB}
     shares.set_leaders([1, 2])
@@ -271,3 +279,22 @@ def test_what_waits_longer_than_the_timeout_expires() -> None:
     link.rig.sender._sending._paths._shares.on_answer = lambda *_: None  # type: ignore[method-assign]
     link.run(seconds=30)
     assert any(isinstance(f.exception(0), DeliveryTimeoutError) for f in link.futures if f.done())
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, START_BYTES),
+        ({"acks": 0, "enable_idempotence": False}, None),
+        ({"max_block_ms": 1_000}, None),
+        ({"buffer_full_policy": "raise"}, None),
+        ({"buffer_full_policy": "isolate"}, START_BYTES),
+    ],
+    ids=str,
+)
+def test_a_node_has_a_share_of_the_start_where_a_send_waits_for_an_answer(
+    options: dict[str, Any], limit: int | None
+) -> None:
+    rig = Rig(topics={TOPIC: [1]}, **options)
+    rig.turn()
+    assert limits(rig.sender._sending._paths._shares, rig.accumulator.pool)[1] == limit

@@ -243,7 +243,7 @@ def limits(nodes: TwoNodes) -> dict[int, int | None]:
 
 
 def test_sick_node_holds_its_fair_share_until_it_is_well() -> None:
-    nodes = TwoNodes()
+    nodes = TwoNodes(max_block_ms=0)  # no share of the start
     capacity = nodes.rig.accumulator.pool.capacity
     before = limits(nodes)
     nodes.silent = {2}
