@@ -1,9 +1,10 @@
-"""The one check command: `python -m tests.check` runs, in order, everything that must be green before a commit.
+"""The one check command: `python -m tests.check` runs everything that must be green before a commit.
 
-format, lint, cython-lint, types, build, stub test, import contracts, docs, then the near tests: unit, property,
-architecture and conformance. `--far` runs every other test instead, in lists side by side: processes, real Kafka,
-Spark, the wheel and the simulation. Each step is printed as it is run, so that it can be run by hand; all run even if
-one fails, and the exit status is 1 if any did. Speed is measured by `python -m benchmarks.guard`, on a quiet machine.
+build, then in two lists side by side: format, lint, cython-lint, types, stub test, import contracts, docs and the tests
+of architecture, properties and conformance; and the unit tests. `--far` runs every other test instead, in three lists:
+processes, real Kafka, Spark, the wheel and the simulation. Each step is printed as it is run, so that it can be run by
+hand; all run even if one fails, and the exit status is 1 if any did. Speed is measured by `python -m benchmarks.guard`,
+on a quiet machine.
 
 The extra `dev` is enough for the first, `dev-all` for `--far`.
 """
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +42,8 @@ WITHOUT_SPARK: tuple[str, ...] = ("--allow-subclassing-any", "--allow-untyped-de
 WITHOUT_SPARK += ("--no-warn-unused-ignores",)
 TYPES = ("mypy", "--strict", *(() if importlib.util.find_spec("pyspark") else WITHOUT_SPARK), "kafkaprod")
 
-STEPS = [
+BUILD = Step("build", (PYTHON, "-m", "tests.support.builds.in_place"))
+STATIC_STEPS = [
     Step("format", ("ruff", "format", "--check", ".")),
     Step("lint", ("ruff", "check", ".")),
     Step("cython lint", ("cython-lint", "kafkaprod")),
@@ -54,7 +57,6 @@ STEPS = [
     Step("types", TYPES),
     Step("types on macOS", (*TYPES, "--platform", "darwin", "--cache-dir", ".mypy_cache/macos")),
     Step("types of tests", ("mypy", "--config-file", "tests/mypy.ini", "tests")),
-    Step("build", (PYTHON, "-m", "tests.support.builds.in_place")),
     Step(
         "stubs",
         (
@@ -74,20 +76,24 @@ STEPS = [
     ),
     Step("imports", ("lint-imports", "--no-logo")),
     Step("docs", (PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "build/docs")),
-    Step(
-        "tests",
-        (
-            *(PYTHON, "-m", "pytest", "-q"),
-            *NEAR_TESTS,
-        ),
-    ),
 ]
+UNIT_TESTS = Step("unit tests", (PYTHON, "-m", "pytest", "-q", "tests/unit"))
+RULES = Step("rules and properties", (PYTHON, "-m", "pytest", "-q", *NEAR_TESTS[1:]))
+# What runs side by side after the build, the steps of each list one after the other: as long as each other.
+NEAR_LISTS = ([*STATIC_STEPS, RULES], [UNIT_TESTS])
+NEAR_STEPS = [BUILD, *(step for steps in NEAR_LISTS for step in steps)]
+
 CLUSTER = "tests/integration/cluster"
+DOCUMENTATION = "tests/integration/test_documentation.py"
 INTEGRATION_TESTS = Step(
     "integration tests",
-    (PYTHON, "-m", "pytest", "-q", "--durations=10", "tests/integration", f"--ignore={CLUSTER}"),
+    (
+        *(PYTHON, "-m", "pytest", "-q", "--durations=10", "tests/integration"),
+        *(f"--ignore={CLUSTER}", f"--ignore={DOCUMENTATION}"),
+    ),
 )
 CLUSTER_TESTS = Step("cluster tests", (PYTHON, "-m", "pytest", "-q", CLUSTER))
+DOCUMENTATION_TESTS = Step("documentation", (PYTHON, "-m", "pytest", "-q", DOCUMENTATION))
 ELSEWHERE = (*NEAR_TESTS, "tests/integration", "tests/spark")
 OTHER_TESTS = Step(
     "other tests",
@@ -96,9 +102,12 @@ OTHER_TESTS = Step(
 SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
 SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "2000", "--processes", "1"))
-# What `--far` runs: lists side by side, about as long as each other, the steps of each one after the other.
-LISTS = ([INTEGRATION_TESTS], [OTHER_TESTS, CLUSTER_TESTS], [SPARK_TESTS, SIMULATION, WHEEL])
-FAR_STEPS = [step for steps in LISTS for step in steps]
+FAR_LISTS = (
+    [INTEGRATION_TESTS],
+    [OTHER_TESTS, CLUSTER_TESTS, WHEEL],
+    [SPARK_TESTS, SIMULATION, DOCUMENTATION_TESTS],
+)
+FAR_STEPS = [step for steps in FAR_LISTS for step in steps]
 
 
 _NUMBER = re.compile(r"\d+")
@@ -136,10 +145,10 @@ def failures(steps: list[Step], *, is_beside: bool = False) -> list[str]:
     return [step.title for step in steps if not run(step, is_beside=is_beside)]
 
 
-def failures_of_far() -> list[str]:
-    """Run the lists side by side; return the titles of the steps that failed."""
-    with ThreadPoolExecutor(len(LISTS)) as executor:
-        return [title for failed in executor.map(partial(failures, is_beside=True), LISTS) for title in failed]
+def failures_of(lists: Sequence[list[Step]]) -> list[str]:
+    """Run lists side by side; return the titles of the steps that failed."""
+    with ThreadPoolExecutor(len(lists)) as executor:
+        return [title for failed in executor.map(partial(failures, is_beside=True), lists) for title in failed]
 
 
 def main() -> int:
@@ -150,12 +159,15 @@ def main() -> int:
     which.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
     arguments = parser.parse_args()
     if arguments.only:
-        steps = [step for step in (*STEPS, *FAR_STEPS) if step.title == arguments.only]
+        every = (*NEAR_STEPS, *FAR_STEPS)
+        steps = [step for step in every if step.title == arguments.only]
         if not steps:
-            parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in (*STEPS, *FAR_STEPS))}")
+            parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in every)}")
         failed = failures(steps)
+    elif arguments.far:
+        failed = failures_of(FAR_LISTS)
     else:
-        failed = failures_of_far() if arguments.far else failures(STEPS)
+        failed = failures([BUILD]) + failures_of(NEAR_LISTS)
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
     return 1 if failed else 0
 

@@ -19,18 +19,32 @@ def test_far_tests_run_each_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return step.title != "wheel"
 
     monkeypatch.setattr(check, "run", run)
-    assert check.failures_of_far() == ["wheel"]
+    assert check.failures_of(check.FAR_LISTS) == ["wheel"]
     assert sorted(titles) == sorted({step.title for step in check.FAR_STEPS})
-    assert not set(titles) & {step.title for step in check.STEPS}
+    assert not set(titles) & {step.title for step in check.NEAR_STEPS}
+
+
+def test_near_steps_run_once_each_after_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+
+    def run(step: check.Step, *, is_beside: bool = False) -> bool:
+        titles.append(step.title)
+        return step is not check.BUILD
+
+    monkeypatch.setattr(check, "run", run)
+    monkeypatch.setattr("sys.argv", ["check"])
+    assert check.main() == 1
+    assert titles[0] == "build"
+    assert sorted(titles) == sorted({step.title for step in check.NEAR_STEPS})
 
 
 def test_each_folder_of_tests_is_in_one_step() -> None:
-    tests = [step.command for step in (*check.STEPS, *check.FAR_STEPS) if "pytest" in step.command]
+    tests = [step.command for step in (*check.NEAR_STEPS, *check.FAR_STEPS) if "pytest" in step.command]
     named = [word for command in tests for word in command if word.startswith("tests")]
     assert sorted(named) == sorted(
-        (*check.NEAR_TESTS, "tests", "tests/integration", "tests/integration/cluster", "tests/spark")
+        (*check.NEAR_TESTS, "tests", "tests/integration", check.CLUSTER, check.DOCUMENTATION, "tests/spark")
     )
-    assert all((ROOT / name).is_dir() for name in named)
+    assert all((ROOT / name).exists() for name in named)
 
 
 def test_what_must_be_green_before_a_change_lands_runs_readmes_command() -> None:
