@@ -214,21 +214,24 @@ class EmbeddedCluster(ClusterState):
         """
         return self._links.isolate(broker_id)
 
-    def slow(self, source: int | str, target: int | str, delay_ms: int) -> Disturbance:
-        """Let messages from one process to another arrive later; the last call counts for one direction.
+    def slow(
+        self, source: int | str, target: int | str, delay_ms: int = 0, *, bytes_per_s: int | None = None
+    ) -> Disturbance:
+        """Let messages from one process to another arrive later, or slowly; the last call counts for one direction.
 
         Args:
             source: Where messages come from: the id of a broker, or "controller".
             target: Where they arrive.
             delay_ms: How much later, in milliseconds.
+            bytes_per_s: How many bytes a second pass; None: as many as can.
 
         Raises:
-            ValueError: There is no such process, the two are the same, or the time is not a whole number.
+            ValueError: There is no such process, the two are the same, or a number is not a whole one.
         """
-        return self._links.slow(source, target, delay_ms)
+        return self._links.slow(source, target, delay_ms, bytes_per_s=bytes_per_s)
 
     def heal(self) -> None:
-        """Undo all cuts and delays."""
+        """Undo all cuts, delays and rates."""
         self._links.heal()
 
     def create_topic(

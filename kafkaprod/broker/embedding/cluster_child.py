@@ -113,7 +113,9 @@ def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
     member = server.broker.standing.member
 
     def set_links(command: Command) -> None:
-        in_loop(server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"]))
+        in_loop(
+            server.post, lambda: member.rules.replace(command["cuts"], command["delays_ms"], command["bytes_per_s"])
+        )
         is_cut = str(server.broker.config.node_id) in command["without_clients"]
         in_loop(server.post, lambda: server.cut_clients(is_cut=is_cut))
 
@@ -128,7 +130,9 @@ def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
 
 def _controller_handlers(process: ControllerProcess) -> dict[str, Handler]:
     def set_links(command: Command) -> None:
-        in_loop(process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"]))
+        in_loop(
+            process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"], command["bytes_per_s"])
+        )
 
     return {
         **dict.fromkeys(EVENT_COMMANDS, lambda command: _await_event(process, command)),

@@ -21,6 +21,7 @@ class _Change:
 
     cuts: set[Direction] = field(default_factory=set)
     delays_ms: dict[Direction, int] = field(default_factory=dict)
+    bytes_per_s: dict[Direction, int] = field(default_factory=dict)
     without_clients: set[str] = field(default_factory=set)
 
 
@@ -54,14 +55,18 @@ class ClusterLinks:
         others = [CONTROLLER, *(str(other) for other in self._state.broker_ids if str(other) != name)]
         return self._change(_Change(cuts={ends for other in others for ends in ((name, other), (other, name))}))
 
-    def slow(self, source: int | str, target: int | str, delay_ms: int) -> Disturbance:
-        """Let messages from one process to another arrive later; the last call counts for one direction."""
+    def slow(
+        self, source: int | str, target: int | str, delay_ms: int = 0, *, bytes_per_s: int | None = None
+    ) -> Disturbance:
+        """Let messages from one process to another arrive later, or slowly; the last call counts for one direction."""
         delay_ms = arguments.milliseconds("delay_ms", delay_ms)
-        return self._change(_Change(delays_ms={self._ends(source, target): delay_ms}))
+        rate = 0 if bytes_per_s is None else arguments.whole("bytes_per_s", bytes_per_s, 1)
+        ends = self._ends(source, target)
+        return self._change(_Change(delays_ms={ends: delay_ms}, bytes_per_s={ends: rate}))
 
     @locked
     def heal(self) -> None:
-        """Undo all cuts and delays."""
+        """Undo all cuts, delays and rates."""
         self._changes.clear()
         self.send()
 
@@ -83,12 +88,14 @@ class ClusterLinks:
                 self.send()
 
     def send(self) -> None:
-        """Send the host all cuts and delays that last."""
+        """Send the host all cuts, delays and rates that last."""
         rules, without_clients = LinkRules(), set[str]()
         for change in self._changes:
             rules.cuts |= change.cuts
             rules.delays_ms |= change.delays_ms
+            rules.bytes_per_s |= change.bytes_per_s
             without_clients |= change.without_clients
+        rules.bytes_per_s = {ends: rate for ends, rate in rules.bytes_per_s.items() if rate}
         self._state.ask({"command": "links", **rules.to_json(), "without_clients": sorted(without_clients)})
 
     def _ends(self, source: object, target: object) -> Direction:

@@ -40,7 +40,7 @@ _ANSWER_S = 30.0
 _STOP_S = 15.0
 _CLOSE_S = 5.0
 _ORPHAN_S = 1.0
-_LINK_KEYS = ("cuts", "delays_ms", "without_clients")
+_LINK_KEYS = ("cuts", "delays_ms", "bytes_per_s", "without_clients")
 _KEEPS_PORTS = sys.platform == "linux"
 
 
@@ -76,7 +76,13 @@ class ProcessHost:
         self._options = options
         self._children: dict[str, _Child] = {}
         self._reserved: dict[str, socket.socket] = {}
-        self._links: Command = {"command": "links", "cuts": [], "delays_ms": {}, "without_clients": []}
+        self._links: Command = {
+            "command": "links",
+            "cuts": [],
+            "delays_ms": {},
+            "bytes_per_s": {},
+            "without_clients": [],
+        }
         self._is_done = False
         self._is_terminated = False
         self.is_orphan = False

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import count
 
 from kafkaprod import __version__
+from kafkaprod.broker.peers.pace import Pace
 from kafkaprod.broker.peers.rules import LinkRules
 from kafkaprod.clock import Clock
 from kafkaprod.errors import ConnectionLostError, KafkaError
@@ -41,7 +42,7 @@ class PeerLink:
         Args:
             poller: The poller of the loop that calls `on_ready`.
             clock: Measures deadlines.
-            rules: Cuts and delays.
+            rules: Cuts, delays and rates.
             own: Name of this process.
             peer: Name of the other one.
             path: Its socket.
@@ -50,6 +51,8 @@ class PeerLink:
         self._clock = clock
         self._rules = rules
         self._out, self._in = (own, peer), (peer, own)
+        self._out_pace, self._in_pace = Pace(rules, self._out), Pace(rules, self._in)
+        self._pace_ms: int | None = None  # when bytes that wait for a rate may pass
         self._own = own
         self._path = path
         self._transport: TcpTransport | None = None
@@ -79,6 +82,8 @@ class PeerLink:
     def on_ready(self, mask: int) -> None:
         """Read and write what the socket allows."""
         try:
+            if mask & READABLE and not self._watched & READABLE:
+                raise ConnectionLostError(f"{self._path} closed the connection")
             if mask & READABLE:
                 self._receive()
             self._flush()
@@ -94,10 +99,14 @@ class PeerLink:
             self._settle()
         while self._later and self._later[0][0] <= now_ms:
             heapq.heappop(self._later)[2]()
+        if self._pace_ms is not None and self._pace_ms <= now_ms:
+            self._push()
 
     def next_deadline_ms(self) -> int | None:
         """Return when `on_time` has something to do, None if never."""
         deadlines = [self._later[0][0]] if self._later else []
+        if self._pace_ms is not None:
+            deadlines.append(self._pace_ms)
         deadline_ms = None if self._connection is None else self._connection.next_deadline_ms()
         return min([*deadlines, *([] if deadline_ms is None else [deadline_ms])], default=None)
 
@@ -174,12 +183,24 @@ class PeerLink:
         connection, transport = self._connection, self._transport
         if connection is None or transport is None:
             return
+        now_ms = self._clock.now_ms()
         while views := connection.data_to_send(IOV_MAX):
-            taken = transport.send(views)
+            chosen = self._out_pace.first(views, now_ms)
+            taken = transport.send(chosen) if chosen else 0
             if not taken:
                 break
-            connection.data_sent(taken, self._clock.now_ms())
-        interest = READABLE | WRITABLE if views else READABLE
+            self._out_pace.spend(taken)
+            connection.data_sent(taken, now_ms)
+        self._watch(transport, wants_out=bool(views))
+
+    def _watch(self, transport: TcpTransport, *, wants_out: bool) -> None:
+        """Watch the directions in which bytes may pass, and note when they may in the others."""
+        now_ms = self._clock.now_ms()
+        due = {READABLE: self._in_pace.next_ms(now_ms)}
+        if wants_out:
+            due[WRITABLE] = self._out_pace.next_ms(now_ms)
+        self._pace_ms = min((due_ms for due_ms in due.values() if due_ms > now_ms), default=None)
+        interest = sum(way for way, due_ms in due.items() if due_ms <= now_ms)
         if interest != self._watched:
             self._poller.modify(transport, interest, self)
             self._watched = interest
@@ -188,13 +209,16 @@ class PeerLink:
         for _ in range(_READ_TURN):
             if self._transport is None or self._connection is None:
                 return
-            size = self._transport.receive_into(_scratch)
+            now_ms = self._clock.now_ms()
+            allowed = min(self._in_pace.allowance(now_ms), _READ_BYTES)
+            size = self._transport.receive_into(_scratch[:allowed]) if allowed else None
             if size is None:
                 return
             if size == 0:
                 raise ConnectionLostError(f"{self._path} closed the connection")
-            self._connection.receive_data(_scratch[:size], self._clock.now_ms())
-            if size < _READ_BYTES:
+            self._in_pace.spend(size)
+            self._connection.receive_data(_scratch[:size], now_ms)
+            if size < allowed:
                 return
 
     def _settle(self) -> None:
@@ -219,7 +243,7 @@ class PeerLink:
         if transport is not None:
             self._poller.unregister(transport)
             transport.close()
-            self._watched = 0
+            self._watched, self._pace_ms = 0, None
         if connection is not None:
             connection.connection_lost(error if isinstance(error, KafkaError) else ConnectionLostError(str(error)))
         waiting, self._waiting = self._waiting, []

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,19 @@ def test_a_with_block_mends_only_its_own(
     assert rules(cluster)["delays_ms"] == {}
 
 
+def test_a_slow_link_takes_its_time(cluster: EmbeddedCluster) -> None:
+    leader = cluster.leader("orders", 0)
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=1 << 20)
+    with ExitStack() as disturbances:
+        for follower in cluster.followers("orders", 0):
+            disturbances.enter_context(cluster.slow(leader.id, follower.id, bytes_per_s=200_000))
+        started = time.monotonic()
+        producer.send("orders", bytes(100_000), partition=0).result(20)
+        assert time.monotonic() - started >= 0.4  # acks=all: the followers have fetched it
+    producer.close()
+    assert rules(cluster)["bytes_per_s"] == {}
+
+
 def test_a_paused_broker_gets_what_was_healed_meanwhile(cluster: EmbeddedCluster) -> None:
     cluster.isolate(1)
     with cluster.broker(1).pause():
@@ -134,6 +148,8 @@ def test_a_pause_ends_also_if_the_broker_was_killed(cluster: EmbeddedCluster) ->
         (lambda cluster: cluster.slow(1, "x", 5), "there is no broker 'x'"),
         (lambda cluster: cluster.slow(1, 2, 0.1), "0.1 s are 100 ms"),
         (lambda cluster: cluster.slow(1, 2, -1), "delay_ms=-1 is not at least 0"),
+        (lambda cluster: cluster.slow(1, 2, bytes_per_s=0), "bytes_per_s=0 is not at least 1"),
+        (lambda cluster: cluster.slow(1, 2, bytes_per_s=1.5), "bytes_per_s=1.5 is not a whole number"),
         (lambda cluster: cluster.broker(7), "there is no broker 7: brokers are 1, 2, 3"),
         (
             lambda cluster: cluster.leader("nosuch", 0),

@@ -94,7 +94,7 @@ def test_a_lost_connection_is_made_again(rig: Rig) -> None:
 
 def test_a_cut_on_the_way_out_loses_the_request(rig: Rig) -> None:
     rig.serve()
-    rig.rules.replace([["1", "controller"]], {})
+    rig.rules.replace([["1", "controller"]], {}, {})
     rig.ask(timeout_ms=20)
     rig.run_until(lambda: rig.answers == [None])
     assert rig.requests == []
@@ -102,7 +102,7 @@ def test_a_cut_on_the_way_out_loses_the_request(rig: Rig) -> None:
 
 def test_a_cut_on_the_way_back_loses_the_answer(rig: Rig) -> None:
     rig.serve()
-    rig.rules.replace([["controller", "1"]], {})
+    rig.rules.replace([["controller", "1"]], {}, {})
     rig.ask(timeout_ms=200)
     rig.run_until(lambda: rig.answers == [None])
     assert rig.requests == [REQUEST]
@@ -110,15 +110,52 @@ def test_a_cut_on_the_way_back_loses_the_answer(rig: Rig) -> None:
 
 def test_a_delay_holds_messages_back(rig: Rig) -> None:
     rig.serve()
-    rig.rules.replace([], {"1>controller": 30, "controller>1": 30})
+    rig.rules.replace([], {"1>controller": 30, "controller>1": 30}, {})
     started = time.monotonic()
     rig.ask()
     rig.run_until(lambda: rig.answers == [ANSWER])
     assert time.monotonic() - started >= 0.055
 
 
+@pytest.mark.parametrize("direction", ["1>controller", "controller>1"])
+def test_a_rate_lets_bytes_pass_one_after_the_other(rig: Rig, direction: str) -> None:
+    rig.serve()
+    rig.ask()
+    rig.run_until(lambda: rig.answers == [ANSWER])
+    rig.rules.replace([], {}, {direction: 2_000})
+    started = time.monotonic()
+    for _ in range(20):  # of 18 bytes or more each, 100 may pass at once
+        rig.ask()
+    rig.run_until(lambda: len(rig.answers) == 21)
+    assert rig.answers == [ANSWER] * 21
+    assert time.monotonic() - started >= 0.1
+
+
+def test_a_link_without_a_rate_again_is_fast_again(rig: Rig) -> None:
+    rig.serve()
+    rig.ask()
+    rig.run_until(lambda: rig.answers == [ANSWER])
+    rig.rules.replace([], {}, {"1>controller": 10, "controller>1": 10})
+    for _ in range(20):
+        rig.ask()
+    rig.link.on_time()
+    rig.rules.replace([], {}, {})
+    rig.run_until(lambda: len(rig.answers) == 21)
+
+
+def test_a_server_that_ends_behind_a_slow_link_is_noticed(rig: Rig) -> None:
+    rig.serve()
+    rig.ask()
+    rig.run_until(lambda: rig.answers == [ANSWER])
+    rig.rules.replace([], {}, {"controller>1": 1})
+    rig.ask(timeout_ms=100)
+    rig.run_until(lambda: len(rig.requests) == 2)
+    rig.stop_serving()
+    rig.run_until(lambda: rig.answers == [ANSWER, None])
+
+
 def test_rules_survive_the_way_through_json() -> None:
-    rules = LinkRules({("1", "2"), ("2", "controller")}, {("1", "2"): 5})
+    rules = LinkRules({("1", "2"), ("2", "controller")}, {("1", "2"): 5}, {("2", "1"): 7})
     again = LinkRules()
     again.replace(**rules.to_json())
     assert again == rules
