@@ -42,14 +42,14 @@ class Pace:
         if self._direction in self._rules.bytes_per_s:
             self._bytes -= size
 
-    def first(self, views: Sequence[memoryview], now_ms: int) -> list[memoryview]:
+    def first(self, views: Sequence[bytes | bytearray | memoryview], now_ms: int) -> list[memoryview]:
         """Return as much of the first bytes as may pass now."""
         left = self.allowance(now_ms)
-        chosen = []
+        chosen: list[memoryview] = []
         for view in views:
             if left <= 0:
                 break
-            chosen.append(view[:left])
+            chosen.append(memoryview(view)[:left])
             left -= len(chosen[-1])
         return chosen
 
