@@ -7,20 +7,23 @@
 - longest call: the longest `send()` (list, columns) of a record for a healthy partition, in ms;
 - p99: from when a record was to be sent to its acknowledgement, in ms, of those that were acknowledged.
 
+With `--kafka` the brokers are Apache Kafka's (KRaft, one replica a partition), of the version that the tests take.
+
 The broker becomes sick after WARM_S; SECONDS are measured from GRACE_S later on: until then nobody can know it.
 The memory is small, so that the sick broker's records use their share up while it is measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from kafkaprod import AsyncProducer, Column, Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
@@ -35,11 +38,78 @@ MEMORY = 6 << 20
 OPTIONS = {"buffer_memory": MEMORY, "linger_ms": 5}
 
 
+class Broker(Protocol):
+    """One of the three."""
+
+    id: int
+
+    def pause(self) -> Any:
+        """Stop its process."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+class Cluster(Protocol):
+    """Three brokers: embedded ones, or Apache Kafka's."""
+
+    bootstrap_servers: str
+
+    def leader(self, topic: str, partition: int) -> Broker:
+        """Return the broker that leads a partition."""
+
+
+@dataclass
+class KafkaBroker:
+    """A node of Apache Kafka."""
+
+    cluster: Any
+    id: int
+
+    def pause(self) -> None:
+        """Stop its process."""
+        self.cluster.sigstop(self.id)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.cluster.sigcont(self.id)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.cluster.kill9(self.id)
+
+
+class Kafka:
+    """Three nodes of Apache Kafka, for all measurements, each with a topic of its own."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        from tests.kafka.cluster import KafkaCluster
+
+        self._cluster = stack.enter_context(
+            KafkaCluster(3, full_speed=True, overrides={"broker.session.timeout.ms": 120_000})
+        )
+        self.bootstrap_servers = self._cluster.bootstrap()
+
+    def begin(self, topic: str) -> None:
+        """Start the nodes that are dead, and create a topic."""
+        for node_id in {1, 2, 3} - set(self._cluster.running_nodes()):
+            self._cluster.start_node(node_id)
+        self._cluster.wait_until_ready()
+        self._cluster.create_topic(topic, PARTITIONS, replication_factor=1)
+
+    def leader(self, topic: str, partition: int) -> Broker:
+        """Return the node that leads a partition."""
+        return KafkaBroker(self._cluster, self._cluster.leader(topic, partition))
+
+
 class Tally:
     """What became of the records of one run."""
 
-    def __init__(self, healthy: set[int], counts_all: bool) -> None:
-        self.healthy, self.counts_all = healthy, counts_all
+    def __init__(self, topic: str, healthy: set[int], counts_all: bool) -> None:
+        self.topic, self.healthy, self.counts_all = topic, healthy, counts_all
         self.first = time.monotonic() + WARM_S + GRACE_S
         self.end = self.first + SECONDS
         self.latencies: list[float] = []
@@ -89,7 +159,7 @@ def schedule(tally: Tally, rate: float) -> Iterator[tuple[int, float]]:
         number += 1
 
 
-def send_each(cluster: EmbeddedCluster, tally: Tally, rate: float, partitions: list[int | None], **more: Any) -> None:
+def send_each(cluster: Cluster, tally: Tally, rate: float, partitions: list[int | None], **more: Any) -> None:
     """Send single records from one thread for each list of partitions."""
     with closing(Producer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS, **more)) as producer:
         run_threads([lambda: send_loop(producer, tally, rate, partitions)])
@@ -101,7 +171,7 @@ def send_loop(producer: Producer, tally: Tally, rate: float, partitions: list[in
         partition = partitions[number % len(partitions)]
         began = time.monotonic()
         try:
-            future = producer.send("t", VALUE, partition=partition)
+            future = producer.send(tally.topic, VALUE, partition=partition)
         except BufferFullError:
             continue
         except ProducerClosedError:
@@ -110,24 +180,24 @@ def send_loop(producer: Producer, tally: Tally, rate: float, partitions: list[in
         future.add_done_callback(partial(tally.settled, partition=partition, due=due))
 
 
-def one_thread(cluster: EmbeddedCluster, tally: Tally) -> None:
+def one_thread(cluster: Cluster, tally: Tally) -> None:
     """send, with partitions, one thread, isolate."""
     send_each(cluster, tally, RATE, list(range(PARTITIONS)), buffer_full_policy="isolate")
 
 
-def without_keys(cluster: EmbeddedCluster, tally: Tally) -> None:
+def without_keys(cluster: Cluster, tally: Tally) -> None:
     """send, without keys."""
     send_each(cluster, tally, RATE, [None])
 
 
-def six_threads(cluster: EmbeddedCluster, tally: Tally) -> None:
+def six_threads(cluster: Cluster, tally: Tally) -> None:
     """send, with partitions, a thread each."""
     with closing(Producer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS)) as producer:
         rate = RATE / PARTITIONS
         run_threads([lambda p=p: send_loop(producer, tally, rate, [p]) for p in range(PARTITIONS)])
 
 
-def blocks(cluster: EmbeddedCluster, tally: Tally, send: Callable[[Producer], Any]) -> None:
+def blocks(cluster: Cluster, tally: Tally, send: Callable[[Producer], Any]) -> None:
     """Send blocks without keys."""
     with closing(Producer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS)) as producer:
         for _, due in schedule(tally, RATE / LIST):
@@ -140,19 +210,19 @@ def blocks(cluster: EmbeddedCluster, tally: Tally, send: Callable[[Producer], An
             result.add_done_callback(lambda done, due=due: tally.acknowledged(None, due, LIST - done.failed_count))
 
 
-def lists(cluster: EmbeddedCluster, tally: Tally) -> None:
+def lists(cluster: Cluster, tally: Tally) -> None:
     """send_many, without keys."""
     values = [VALUE] * LIST
-    blocks(cluster, tally, lambda producer: producer.send_many("t", values))
+    blocks(cluster, tally, lambda producer: producer.send_many(tally.topic, values))
 
 
-def columns(cluster: EmbeddedCluster, tally: Tally) -> None:
+def columns(cluster: Cluster, tally: Tally) -> None:
     """send_columns, without keys."""
     values = Column.from_list([VALUE] * LIST, "values")
-    blocks(cluster, tally, lambda producer: producer.send_columns("t", values))
+    blocks(cluster, tally, lambda producer: producer.send_columns(tally.topic, values))
 
 
-def tasks(cluster: EmbeddedCluster, tally: Tally) -> None:
+def tasks(cluster: Cluster, tally: Tally) -> None:
     """asyncio, with partitions, a task each."""
 
     async def send(producer: AsyncProducer, partition: int) -> None:
@@ -161,7 +231,7 @@ def tasks(cluster: EmbeddedCluster, tally: Tally) -> None:
             due = begin + number / rate
             await asyncio.sleep(due - time.monotonic())
             began = time.monotonic()
-            future = await producer.send("t", VALUE, partition=partition)
+            future = await producer.send(tally.topic, VALUE, partition=partition)
             tally.called(partition, due, began)
             future.add_done_callback(partial(tally.settled, partition=partition, due=due))
             number += 1
@@ -178,7 +248,7 @@ def tasks(cluster: EmbeddedCluster, tally: Tally) -> None:
     asyncio.run(run())
 
 
-def peer(cluster: EmbeddedCluster, tally: Tally, partitions: list[int]) -> None:
+def peer(cluster: Cluster, tally: Tally, partitions: list[int]) -> None:
     """Send with confluent-kafka; a full queue drops the record."""
     import confluent_kafka
 
@@ -194,7 +264,7 @@ def peer(cluster: EmbeddedCluster, tally: Tally, partitions: list[int]) -> None:
         began = time.monotonic()
         try:
             producer.produce(
-                "t",
+                tally.topic,
                 VALUE,
                 partition=partition,
                 on_delivery=lambda error, message, due=due: error or tally.acknowledged(message.partition(), due),
@@ -209,12 +279,12 @@ def peer(cluster: EmbeddedCluster, tally: Tally, partitions: list[int]) -> None:
     producer.flush(1)
 
 
-def peer_without_keys(cluster: EmbeddedCluster, tally: Tally) -> None:
+def peer_without_keys(cluster: Cluster, tally: Tally) -> None:
     """confluent-kafka, without keys."""
     peer(cluster, tally, [-1])
 
 
-def peer_with_partitions(cluster: EmbeddedCluster, tally: Tally) -> None:
+def peer_with_partitions(cluster: Cluster, tally: Tally) -> None:
     """confluent-kafka, with partitions."""
     peer(cluster, tally, list(range(PARTITIONS)))
 
@@ -240,7 +310,7 @@ def run_threads(loops: list[Callable[[], None]]) -> None:
 
 
 @contextmanager
-def sick(cluster: EmbeddedCluster, broker: Any, fault: str) -> Iterator[None]:
+def sick(broker: Broker, fault: str) -> Iterator[None]:
     """Make a broker sick after WARM_S."""
     is_over = threading.Event()
 
@@ -273,28 +343,46 @@ KEYLESS = {without_keys, lists, columns, peer_without_keys}
 FAULTS = ("none", "hangs", "at 1 %", "dead")
 
 
-def measure(way: Callable[[EmbeddedCluster, Tally], None], fault: str) -> tuple[float, float, float]:
-    """Run one way with one fault, in a cluster of its own."""
-    with EmbeddedCluster(brokers=3, session_timeout_ms=120_000) as cluster:
-        cluster.create_topic("t", PARTITIONS, replication_factor=1)
-        broker = cluster.leader("t", 0)
-        healthy = {p for p in range(PARTITIONS) if fault == "none" or cluster.leader("t", p).id != broker.id}
-        tally = Tally(healthy, way in KEYLESS)
-        with sick(cluster, broker, fault):
+Way = Callable[[Cluster, Tally], None]
+
+
+def measure(kafka: Kafka | None, way: Way, fault: str) -> tuple[float, float, float]:
+    """Run one way with one fault: on Kafka, or in an embedded cluster of its own."""
+    with ExitStack() as stack:
+        topic = f"{way.__name__}-{fault.replace(' ', '-').replace('%', 'percent')}"
+        cluster: Cluster
+        if kafka is None:
+            embedded = cluster = stack.enter_context(EmbeddedCluster(brokers=3, session_timeout_ms=120_000))
+            embedded.create_topic(topic, PARTITIONS, replication_factor=1)
+        else:
+            cluster = kafka
+            kafka.begin(topic)
+        broker = cluster.leader(topic, 0)
+        healthy = {p for p in range(PARTITIONS) if fault == "none" or cluster.leader(topic, p).id != broker.id}
+        tally = Tally(topic, healthy, way in KEYLESS)
+        with sick(broker, fault):
             way(cluster, tally)
         return tally.row()
 
 
-def main(names: list[str]) -> None:
-    """Print the table; `names` of ways limit it."""
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.macro.sick", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("ways", nargs="*", choices=[[], *(way.__name__ for way in WAYS)], help="these only", default=[])
+    parser.add_argument("--kafka", action="store_true", help="brokers are Apache Kafka's")
+    options = parser.parse_args()
     print("| records | " + " | ".join(f"{fault}: goodput %, longest call ms, p99 ms" for fault in FAULTS) + " |")
-    print("|---|" + "---|" * len(FAULTS))
-    for way in WAYS:
-        if names and way.__name__ not in names:
-            continue
-        cells = ["{:.0f}, {:.0f}, {:.0f}".format(*measure(way, fault)) for fault in FAULTS]
-        print(f"| {(way.__doc__ or '').rstrip('.')} | " + " | ".join(cells) + " |", flush=True)
+    print("|---|" + "---|" * len(FAULTS), flush=True)
+    with ExitStack() as stack:
+        kafka = Kafka(stack) if options.kafka else None
+        for way in WAYS:
+            if options.ways and way.__name__ not in options.ways:
+                continue
+            cells = ["{:.0f}, {:.0f}, {:.0f}".format(*measure(kafka, way, fault)) for fault in FAULTS]
+            print(f"| {(way.__doc__ or '').rstrip('.')} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
