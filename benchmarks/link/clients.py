@@ -98,6 +98,14 @@ CLIENTS: Mapping[str, Callable[[str, Outcomes], tuple[Send, str]]] = {
     ),
 }
 
+COMPILED: Mapping[str, str] = {"Java producer": "java", "franz-go": "go"}
+"""Those with a program of their own, by name: what builds it."""
+
+
+def looked_at_every(mbit_s: float, rate: float) -> int:
+    """Every so-manieth record is looked at."""
+    return _MANY if mbit_s > _FAST_MBIT_S and not rate else 1
+
 
 def _send_all(send: Send, topic: str, every: int, rate: float) -> None:
     started, number = time.monotonic(), 0
@@ -122,7 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     outcomes = Outcomes()
     send, version = CLIENTS[options.name](options.bootstrap, outcomes)
-    every = _MANY if options.mbit_s > _FAST_MBIT_S and not options.rate else 1
+    every = looked_at_every(options.mbit_s, options.rate)
     started = time.monotonic()
     arguments = (send, options.topic, every, options.rate)
     threading.Thread(target=_send_all, args=arguments, daemon=True).start()

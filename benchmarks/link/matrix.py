@@ -17,8 +17,9 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.far_ends import ROOT
-from benchmarks.link.clients import CLIENTS, VALUE
+from benchmarks.link.clients import CLIENTS, COMPILED, VALUE, looked_at_every
 from benchmarks.link.wire import Wire, WireSettings
+from benchmarks.peers.build import link_command
 from benchmarks.sink import Sink
 
 ROUND_TRIPS_MS = (0.1, 5.0, 50.0, 250.0)
@@ -77,9 +78,7 @@ def run(cell: Cell, client: str, seconds: float, *, rate: float = 0) -> Run:
     warm_up_s, seconds = times * WARM_UP_S, times * seconds
     topics = {"orders": cell.partition_count}
     with Wire(settings) as wire, Sink(topics, host=wire.far_host, within=wire.far) as sink:
-        command = [*wire.near, sys.executable, "-m", "benchmarks.link.clients", client, sink.bootstrap, "orders"]
-        command += [str(warm_up_s + seconds), "--mbit-s", str(cell.mbit_s), "--rate", str(rate)]
-        command += ["--from-s", str(warm_up_s)]
+        command = [*wire.near, *_program(client, sink.bootstrap, warm_up_s, seconds, cell.mbit_s, rate)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
             arrived = _count(sink, process, warm_up_s, seconds)
@@ -89,6 +88,15 @@ def run(cell: Cell, client: str, seconds: float, *, rate: float = 0) -> Run:
             process.wait()
     figures = json.loads(output.splitlines()[-1])
     return Run(cell, client, mb_s=arrived * len(VALUE) / 1e6, **figures)
+
+
+def _program(client: str, bootstrap: str, warm_up_s: float, seconds: float, mbit_s: float, rate: float) -> list[str]:
+    arguments = [bootstrap, "orders", str(warm_up_s + seconds)]
+    if client in COMPILED:
+        every = looked_at_every(mbit_s, rate)
+        return [*link_command(COMPILED[client]), *arguments, str(every), str(rate), str(warm_up_s)]
+    options = ["--mbit-s", str(mbit_s), "--rate", str(rate), "--from-s", str(warm_up_s)]
+    return [sys.executable, "-m", "benchmarks.link.clients", client, *arguments, *options]
 
 
 def _count(sink: Sink, process: subprocess.Popen[str], warm_up_s: float, seconds: float) -> float:
@@ -143,4 +151,4 @@ def measure(chosen: Sequence[Cell], clients: Sequence[str], seconds: float, out:
 
 def all_clients() -> list[str]:
     """Those that are compared."""
-    return list(CLIENTS)
+    return [*CLIENTS, *COMPILED]

@@ -30,9 +30,18 @@ def cache_dir() -> Path:
     return path
 
 
-@functools.cache
 def command(client: str) -> Sequence[str]:
     """Command line of a compiled client, built if need be. Raises PeerUnavailableError."""
+    return COMPILED[client][1](_built(client))
+
+
+def link_command(client: str) -> Sequence[str]:
+    """Command line of a client's program for the benchmark of links, built if need be. Raises PeerUnavailableError."""
+    return LINKS[client](_built(client))
+
+
+@functools.cache
+def _built(client: str) -> Path:
     source = _HERE / client
     digest = hashlib.sha256()
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
@@ -44,16 +53,16 @@ def command(client: str) -> Sequence[str]:
         shutil.copytree(source, target)
         COMPILED[client][0](target)
         stamp.touch()
-    return COMPILED[client][1](target)
+    return target
 
 
 def _build_java(directory: Path) -> None:
     _resolve_jars(directory)
-    _run(directory, "javac", "-cp", _class_path(directory), "-d", str(directory), "Bench.java")
+    _run(directory, "javac", "-cp", _class_path(directory), "-d", str(directory), "Bench.java", "Link.java")
 
 
-def _java_command(directory: Path) -> list[str]:
-    return [*_jvm(), "-cp", os.pathsep.join([str(directory), _class_path(directory)]), "Bench"]
+def _java_command(directory: Path, main_class: str = "Bench") -> list[str]:
+    return [*_jvm(), "-cp", os.pathsep.join([str(directory), _class_path(directory)]), main_class]
 
 
 def _java_tools_command(directory: Path) -> list[str]:
@@ -75,6 +84,8 @@ def _class_path(directory: Path) -> str:
 
 def _build_go(directory: Path) -> None:
     _run(directory, "go", "build", "-o", "client", ".")
+    if (directory / "link").is_dir():
+        _run(directory, "go", "build", "-o", "link-client", "./link")
 
 
 def _build_rust(directory: Path) -> None:
@@ -90,6 +101,12 @@ COMPILED: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]
     "go": (_build_go, lambda directory: [str(directory / "client")]),
     "rust": (_build_rust, lambda directory: [str(directory / "client")]),
     "kfake": (_build_go, lambda directory: [str(directory / "client")]),
+}
+
+
+LINKS: Mapping[str, Callable[[Path], list[str]]] = {
+    "java": lambda directory: _java_command(directory, "Link"),
+    "go": lambda directory: [str(directory / "link-client")],
 }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from kafkaprod.broker.peers.rules import Direction, LinkRules
 
 NO_LIMIT: Final = sys.maxsize
-_BURST_MS: Final = 50  # what was not used for so long is lost: a pause is not made up for
+_BURST_MS: Final = 50  # what was not used before is lost: a pause is not made up for
 _PIECE_MS: Final = 10  # bytes pass in pieces of so many milliseconds
 
 
