@@ -123,7 +123,8 @@ class BufferFullError(KafkaError, TimeoutError):
 class NodeBufferFullError(BufferFullError):
     """With `buffer_full_policy="isolate"`: a sick broker's records hold all that they may; the record was not queued.
 
-    Records for other brokers are taken. Handle it like a failed delivery, or send again when the broker is well.
+    Records for other brokers are taken, those of the same block, too: its `result` says which were not. Handle it like
+    a failed delivery, or send again when the broker is well.
 
     Attributes:
         held_bytes: What the broker's records hold.

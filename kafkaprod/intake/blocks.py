@@ -16,11 +16,13 @@ from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.blocks import Block
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.engine.host import EngineHost
+from kafkaprod.engine.memory_shares import NO_LEADER
 from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import (
     BufferFullError,
     IllegalStateError,
     InvalidRecordError,
+    NodeBufferFullError,
     RecordTooLargeError,
     SerializationError,
 )
@@ -248,7 +250,11 @@ class BlockIntake:
     def _run_block(
         self, block: Block, deadline_ms: int, topic: str, transaction: int, make_waiter: MakeWaiter
     ) -> Steps[None]:
-        """Append all rows. As for a loop of send(), the time to wait starts again when some rows got in."""
+        """Append all rows. As for a loop of send(), the time to wait starts again when some rows got in.
+
+        With `buffer_full_policy="isolate"` rows of a sick node that may hold no more are left out, the others appended,
+        and the error raised at the end.
+        """
 
         def attempt(ticket: int) -> bool | None:
             before = block.rows_appended
@@ -256,19 +262,27 @@ class BlockIntake:
             return True if block.rows_appended > before else None
 
         rows_before = block.rows_appended
+        refusal: NodeBufferFullError | None = None
         self._host.check_still_sending(transaction)
         is_complete = block.run(-1, 0)
         while not is_complete:
             if block.rows_appended > rows_before:
                 deadline_ms = self._intake.deadline_ms()
             rows_before = block.rows_appended
-            yield from self._intake.with_memory(
-                attempt, block.memory_need, deadline_ms, topic, transaction, make_waiter
-            )
-            if block.rows_appended == block.row_count:
-                return
+            try:
+                yield from self._intake.with_memory(
+                    attempt, block.memory_need, deadline_ms, topic, transaction, make_waiter
+                )
+            except NodeBufferFullError as error:
+                if not block.refuse_node(error.context.get("node", NO_LEADER)):
+                    raise
+                refusal = refusal or error
+            if block.is_complete:
+                break
             self._host.check_still_sending(transaction)
             is_complete = block.run(-1, 0)
+        if refusal is not None:
+            raise refusal
 
 
 def _row_count(value: Column, key: Column | None, headers: Headers, row_count: int | None) -> int:

@@ -56,7 +56,7 @@ class BlockResult(RowsResult):
 
     @functools.cached_property
     def partitions(self) -> NDArray[np.int32]:
-        """Partition of each row; -1 for a row that was not queued and had none given."""
+        """Partition of each row; -1 where none was given or chosen: the row was not queued."""
         return np.frombuffer(memoryview(self._block.partition_of_rows()), dtype=np.int32).copy()
 
     @property

@@ -24,6 +24,9 @@ cdef class Block:
     cdef Headers _headers
     cdef readonly Py_ssize_t row_count
     cdef readonly Py_ssize_t rows_appended
+    cdef Py_ssize_t _refused_count
+    cdef Py_ssize_t *_refused               # rows that refuse_node() has refused; NULL before
+    cdef char *_refuses                     # per partition: whether its rows are; NULL before
     cdef const int64_t *_timestamps         # per row, or NULL
     cdef int64_t _timestamp                 # for every row
     cdef const int32_t *_partitions         # given per row, or NULL
@@ -41,6 +44,7 @@ cdef class Block:
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
     cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil
+    cdef void _refuse_run(self, int32_t partition) noexcept nogil
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil
     cdef void _put_back(self, int32_t partition, char *position, int64_t max_timestamp, int32_t record_count,
                         int32_t first_index) noexcept nogil

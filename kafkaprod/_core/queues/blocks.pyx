@@ -12,7 +12,7 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, MOST_DRAWS
 from kafkaprod._core.queues.batch cimport (
@@ -165,6 +165,8 @@ cdef class Block:
             batch_release(self._runs.items[i].batch, self.accumulator.pool)
         free(self._runs.items)
         free(self._row_partitions)
+        free(self._refused)
+        free(self._refuses)
         runs_free_last(&self._runs)
         round_free(&self._round)
 
@@ -191,7 +193,7 @@ cdef class Block:
         return 0
 
     def run(self, int64_t now_ms, int64_t ticket=0):
-        """Append as many of the remaining rows as there is memory for; return whether all are appended.
+        """Append as many of the remaining rows as there is memory for; return whether none is left.
 
         Args: now_ms: monotonic; starts linger and delivery timeout of new batches. ticket: of a memory waiter, or 0.
         Raises: ProducerClosedError; MemoryError if the system has none. Releases the GIL for the whole loop.
@@ -208,9 +210,38 @@ cdef class Block:
         self.accumulator.tell_sender(events)
         if status == OUT_OF_MEMORY:
             raise MemoryError(f"the system has no memory for row {self.rows_left[0]} of a block for {self.topic.name!r}")
-        if status == APPENDED and self.rows_appended == self.row_count:
+        if status == APPENDED and self.is_complete:
             self._let_go_of_input()
-        return self.rows_appended == self.row_count
+        return self.is_complete
+
+    @property
+    def is_complete(self):
+        """Whether each row is appended, or refused."""
+        return self.rows_appended + self._refused_count == self.row_count
+
+    def refuse_node(self, int32_t node_id):
+        """Leave out, from now on, the rows for partitions that a node leads now; return whether there is a new one.
+
+        Args: node_id: -1: partitions without a leader. Rows without a key or a partition go elsewhere by themselves.
+        """
+        cdef int32_t i
+        cdef bint is_led
+        cdef bint is_new = False
+        if self._round.is_sticky:
+            return False
+        if self._refused is NULL:
+            self._refused = <Py_ssize_t *>malloc(<size_t>self.row_count * sizeof(Py_ssize_t) + 1)
+        if self._refuses is NULL:
+            self._refuses = <char *>calloc(<size_t>self._partition_count, 1)
+        if self._refused is NULL or self._refuses is NULL:
+            raise MemoryError
+        for i in range(self._partition_count):
+            mutex_lock(&self._partition_array[i].lock)
+            is_led = self._partition_array[i].leader == node_id
+            mutex_unlock(&self._partition_array[i].lock)
+            if is_led and not self._refuses[i]:
+                self._refuses[i] = is_new = True
+        return is_new
 
     cdef int _let_go_of_input(self) except -1:
         """The block lives on as part of a result; the columns it came from need not."""
@@ -234,7 +265,7 @@ cdef class Block:
         cdef int32_t partition
         cdef int draws = MOST_DRAWS
         cdef RecordView r
-        while status == APPENDED and self.rows_appended < self.row_count:
+        while status == APPENDED and self.rows_appended + self._refused_count < self.row_count:
             if self._round.first + self._round.at == self._round.end:
                 self._begin_round()
             if self._round.is_sticky:
@@ -247,6 +278,9 @@ cdef class Block:
                     status = APPENDED
             else:
                 partition = self._round.groups[self._round.group]
+                if self._refuses is not NULL and self._refuses[partition]:
+                    self._refuse_run(partition)
+                    continue
                 if self._partition_count > FEW_PARTITIONS:
                     round_prefetch(&self._round, self._partition_array)
                 mutex_lock(&self._partition_array[partition].lock)
@@ -367,6 +401,17 @@ cdef class Block:
         self._round.at = at
         return status
 
+    cdef void _refuse_run(self, int32_t partition) noexcept nogil:
+        """Leave out the rows of the round for a partition."""
+        cdef Py_ssize_t row
+        while self._round.at < self._round.ends[partition]:
+            row = self._round.first + self._round.order[self._round.at]
+            self._row_partitions[row] = partition
+            self._refused[self._refused_count] = row
+            self._refused_count += 1
+            self._round.at += 1
+        self._round.group += 1
+
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
         """The sticky partition for the next row, locked."""
         cdef int32_t partition
@@ -426,25 +471,26 @@ cdef class Block:
 
     @property
     def rows_left(self):
-        """The rows that are not appended, ascending; [] after a run() that returned True."""
+        """The rows that are not appended, ascending; after a run() that returned True those that were refused."""
         cdef Py_ssize_t i
+        cdef list refused = [self._refused[i] for i in range(self._refused_count)]
         cdef list rows = list(range(self._round.first + self._round.at, self._round.end))
         if not self._round.is_sticky and rows:
-            rows = sorted([self._round.first + self._round.order[i]
-                           for i in range(self._round.at, self._round.end - self._round.first)])
-        return rows + list(range(self._round.end, self.row_count))
+            rows = [self._round.first + self._round.order[i]
+                    for i in range(self._round.at, self._round.end - self._round.first)]
+        return sorted(refused + rows) + list(range(self._round.end, self.row_count))
 
     @property
     def memory_need(self):
         """Bytes to wait for before the next row can be appended to a new batch; what enqueue_waiter wants."""
         cdef RecordView r
-        if self.rows_appended == self.row_count:
+        if self.is_complete:
             return 0
         self._fill(round_next_row(&self._round), &r)
         return slab_total(record_size_bound(&r) + BATCH_HEADER_BYTES)
 
     def partition_of_rows(self):
-        """Buffer of int32: each row's partition, -1 for a row that is not appended and was given none."""
+        """Buffer of int32: each row's partition, -1 where none was given or chosen."""
         return RowPartitions(self)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from kafkaprod import DeliveryFuture, Producer
+from kafkaprod import Column, DeliveryFuture, Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.errors import NodeBufferFullError
+from kafkaprod.results.block import CLIENT_ERROR
 
 PARTITIONS = 6
 PATIENCE_S = 10.0  # many times partitioner_availability_timeout_ms, and half of request_timeout_ms
@@ -71,6 +75,42 @@ def test_one_thread_sends_to_healthy_brokers_with_isolate(cluster: EmbeddedClust
             sick.resume()
         for future in waiting:  # those of the sick broker, too
             assert future.result(PATIENCE_S).topic == topic
+
+
+def test_blocks_leave_the_rows_of_a_sick_broker_out_with_isolate(cluster: EmbeddedCluster) -> None:
+    topic = "isolated-blocks"
+    cluster.create_topic(topic, PARTITIONS, replication_factor=1)
+    sick = cluster.leader(topic, 0)
+    healthy = [number for number in range(PARTITIONS) if cluster.leader(topic, number).id != sick.id]
+    partitions = list(range(PARTITIONS)) * 50
+    refused = [row for row, number in enumerate(partitions) if number not in healthy]
+    values = [b"x" * 1000] * len(partitions)
+    with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, buffer_full_policy="isolate", buffer_memory=1 << 20
+    ) as producer:
+        for number in range(PARTITIONS):
+            producer.send(topic, b"first", partition=number).result(PATIENCE_S)
+        sick.pause()
+        try:
+            fill_share(producer, topic, healthy)
+            calls: list[Callable[[], Any]] = [
+                lambda: producer.send_many(topic, values, partitions=partitions),
+                lambda: producer.send_columns(topic, Column.from_list(values, "values"), partitions=partitions),
+                lambda: producer.send_table(topic, pa.table({"value": values, "to": partitions}), partition="to"),
+            ]
+            for call in calls:
+                with pytest.raises(NodeBufferFullError, match=f"node {sick.id} is sick") as error:
+                    call()
+                result = error.value.result
+                codes = result.error_codes
+                assert list(np.flatnonzero(codes == CLIENT_ERROR)) == refused
+                end_s = time.monotonic() + PATIENCE_S
+                while np.any(result.error_codes[codes != CLIENT_ERROR]):
+                    assert time.monotonic() < end_s
+                    time.sleep(0.01)
+                assert result.failed_count == len(refused)
+        finally:
+            sick.resume()
 
 
 def fill_share(producer: Producer, topic: str, healthy: list[int]) -> tuple[list[DeliveryFuture], NodeBufferFullError]:

@@ -175,6 +175,47 @@ def test_rows_left_are_the_last_ones_of_each_partition():
     assert sorted(chain.from_iterable(taken.values())) == [row for i, row in enumerate(rows) if i not in left]
 
 
+def test_rows_for_a_refused_node_are_left_out_and_the_others_appended():
+    engine = Engine(leaders=[1, 2, 1], pool_bytes=1 << 20)
+    rows = [b"%02d" % i for i in range(60)]
+    made = block(engine, rows, partitions=array.array("i", [i % 3 for i in range(60)]))
+    assert made.refuse_node(2)
+    assert not made.refuse_node(2)  # nothing new
+    assert not made.refuse_node(7)
+    assert made.run(engine.now_ms)
+    assert made.is_complete
+    assert (made.rows_appended, made.memory_need) == (40, 0)
+    assert made.rows_left == list(range(1, 60, 3))
+    assert list(memoryview(made.partition_of_rows())) == [0, 1, 2] * 20
+    assert queued_values(engine) == {0: rows[0::3], 2: rows[2::3]}
+
+
+def test_rows_are_refused_in_the_middle_of_a_block_too():
+    engine = Engine(leaders=[1, 2], pool_bytes=8192, batch_size=2000)
+    rows = [b"%02d" % i + b"x" * 400 for i in range(60)]
+    made = block(engine, rows, partitions=array.array("i", [0, 1] * 30))
+    assert not made.run(engine.now_ms)
+    found = queued_values(engine)
+    assert made.refuse_node(2)
+    while not made.run(engine.now_ms):
+        for partition, values in queued_values(engine).items():
+            found.setdefault(partition, []).extend(values)
+    for partition, values in queued_values(engine).items():
+        found.setdefault(partition, []).extend(values)
+    assert found[0] == rows[0::2]
+    taken = found.get(1, [])
+    assert taken == rows[1::2][: len(taken)]
+    assert [rows[row] for row in made.rows_left] == rows[1::2][len(taken) :]
+    assert made.rows_appended + len(made.rows_left) == 60
+
+
+def test_rows_that_find_another_partition_are_not_refused():
+    engine = Engine(leaders=[1, 2])
+    made = block(engine, [b"a"] * 10)
+    assert made.run(engine.now_ms)
+    assert not made.refuse_node(1)
+
+
 def test_keyed_rows_between_rows_without_a_key_keep_the_order_of_their_partition():
     engine = Engine(leaders=[1])
     rows = [b"%d" % i for i in range(50)]
