@@ -42,6 +42,7 @@ from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.manifest import Manifest
 from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.pipes import input_name
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet, make_progress
@@ -107,7 +108,9 @@ def _run(options: argparse.Namespace) -> int:
     check_on_error(options.on_error)
     reading = reading_of(options)
     texts = text_columns_of(options)
+    listing = Listing.of(options.files)
     sources = find_sources(options.files, options.format, options.compression, options.encoding, texts)
+    listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
     check_formats(options, sources)
     forms: set[str] = set()
@@ -138,17 +141,18 @@ def _run(options: argparse.Namespace) -> int:
         check_topics(client, options)
         if transactional_id is not None:
             return _load_in_transactions(
-                options, sources, reading, fingerprint, producer_options, client, transactional_id
+                options, sources, listing, reading, fingerprint, producer_options, client, transactional_id
             )
         file = manifest_file(options)
         if file is not None:
             stack.enter_context(file.locked())
-        return _load(options, sources, reading, fingerprint, producer_options, client, file)
+        return _load(options, sources, listing, reading, fingerprint, producer_options, client, file)
 
 
 def _load(
     options: argparse.Namespace,
     sources: list[Source],
+    listing: Listing,
     reading: ReadOptions,
     fingerprint: dict[str, Any],
     producer_options: dict[str, Any],
@@ -156,7 +160,7 @@ def _load(
     file: ManifestFile | None,
 ) -> int:
     manifest = None if file is None else earlier_manifest(file, sources, fingerprint, options, client)
-    settings = load_options(client, options, producer_options, fingerprint, manifest)
+    settings = load_options(client, options, producer_options, fingerprint, manifest, listing)
     progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
     if file is not None and options.resume:
         _check_must_resume(options, f"no manifest {file.path}", is_found=manifest is not None)
@@ -174,6 +178,7 @@ def _load(
 def _load_in_transactions(
     options: argparse.Namespace,
     sources: list[Source],
+    listing: Listing,
     reading: ReadOptions,
     fingerprint: dict[str, Any],
     producer_options: dict[str, Any],
@@ -183,7 +188,7 @@ def _load_in_transactions(
     from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
     committed = find_position(client, transactional_id, options.topic, sources) if options.resume else None
-    settings = load_options(client, options, producer_options, fingerprint, None)
+    settings = load_options(client, options, producer_options, fingerprint, None, listing)
     progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:
         what = f"no committed position of transactional id {transactional_id!r} for this input"

@@ -19,6 +19,7 @@ from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.load import describe_source
 from kafkaprod.loader.manifest import Manifest
 from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.source import Source
@@ -78,9 +79,9 @@ def earlier_manifest(
         return None
     inputs = [describe_source(source) for source in sources]
     if not options.resume:
-        can_be_other = any(is_pipe_name(source.path) for source in sources)  # a pipe may have other content
-        is_same = manifest.inputs == inputs and not can_be_other
-        _refuse_to_begin(manifest, file, has_same_inputs=is_same, client=client)
+        # A pipe may have other content.
+        again = sum(each in manifest.inputs and not is_pipe_name(each["path"]) for each in inputs)
+        _refuse_to_begin(manifest, file, again, len(inputs), client=client)
         return None
     if manifest.inputs != inputs:
         raise LoadRefusedError(
@@ -101,19 +102,33 @@ def earlier_manifest(
     return manifest
 
 
-def _refuse_to_begin(manifest: Manifest, file: ManifestFile, *, has_same_inputs: bool, client: ClusterClient) -> None:
-    """Raise LoadRefusedError unless an earlier load is complete and was of other content, or into another topic."""
+def _refuse_to_begin(manifest: Manifest, file: ManifestFile, again: int, count: int, *, client: ClusterClient) -> None:
+    """Raise LoadRefusedError unless an earlier load is complete and was of other files, or into another topic.
+
+    Args:
+        manifest: That of the earlier load.
+        file: Its file.
+        again: How many inputs of this load are files of that one, as they were.
+        count: How many inputs this load has.
+        client: Asks the cluster.
+    """
     rows = counted(manifest.sent_count, "record")
     if not manifest.is_done:
         raise LoadRefusedError(
             f"a load of this input into {manifest.topic!r} stopped after {rows} ({file.path}): continue it with "
             "--resume, or start over with --restart"
         )
-    if has_same_inputs and not _is_another_topic(manifest, client):
+    if not again or _is_another_topic(manifest, client):
+        return
+    if again < count:
         raise LoadRefusedError(
-            f"already loaded into {manifest.topic!r} at {manifest.done_at}: {rows} ({file.path}). --restart sends them "
-            "again"
+            f"{again:,} of {counted(count, 'file')} are already loaded into {manifest.topic!r} at {manifest.done_at} "
+            f"({file.path}): name only the others. --restart sends the rows of all again"
         )
+    raise LoadRefusedError(
+        f"already loaded into {manifest.topic!r} at {manifest.done_at}: {rows} ({file.path}). --restart sends them "
+        "again"
+    )
 
 
 def _is_another_topic(manifest: Manifest, client: ClusterClient) -> bool:
@@ -218,6 +233,7 @@ def load_options(
     producer_options: dict[str, Any],
     fingerprint: dict[str, Any],
     manifest: Manifest | None,
+    listing: Listing,
 ) -> LoadOptions:
     """Return the options of the load, which fit those of the topic. Raises ConfigError, LoadError."""
     config = make_config(producer_options)
@@ -252,4 +268,6 @@ def load_options(
         rate=options.rate,
         fingerprint=fingerprint | {"record_limit": limit, "needs_keys": needs_keys},
         expected=expected_of(options),
+        listing=listing,
+        known_files=tuple(filter(None, [dead_letter_file(options)])),
     )

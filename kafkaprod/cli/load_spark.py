@@ -30,6 +30,7 @@ from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
+from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.pipes import is_pipe_name
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
@@ -97,8 +98,8 @@ def load_on_spark(
         )
     # An executor may see the same file under another device.
     sources = [replace(source, inode=None) for source in job.sources]
-    expected = job.options.expected  # of all inputs together
-    job = replace(job, sources=sources, options=replace(job.options, expected=Expected()))
+    whole = replace(job.options, known_files=(*job.options.known_files, *parts))  # of all inputs together
+    job = replace(job, sources=sources, options=replace(job.options, expected=Expected(), listing=Listing()))
     spark = _session(job, master)
     if manifest is None:
         _remove(job.manifests)
@@ -113,7 +114,7 @@ def load_on_spark(
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
     manifest.sent_count, manifest.bad_count = report.sent_count + report.passed_count, report.bad_in_all
-    expected.check_rows(manifest.sent_count + manifest.bad_count, is_end=True)
+    whole.check_end(manifest.sent_count + manifest.bad_count)
     manifest.finish()
     file.write(manifest)
     _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again

@@ -9,7 +9,6 @@ transactional          runs a load in transactions: rows and position are commit
 load                   runs a load from beginning to end
 inputs                 finds the inputs of a load, and recognizes what they are
 folders                folders as tables: their columns, and tables with a log, which are refused
-paths                  finds the files that names, patterns and directories stand for
 transactional_attempt  sends the rows of a transactional load, transaction by transaction
 attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
@@ -25,6 +24,7 @@ recovery               finds which rows of a load that was killed are in the log
 report                 the counts and times of a load
 text                   lines, JSON lines and JSON arrays, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
+paths                  finds the files that names, patterns and directories stand for
 manifest_file          finds, reads, replaces and locks the file of a manifest
 rows                   a block of rows between a reader and the producer
 parquet_footer         compares what a Parquet footer says twice

@@ -27,6 +27,7 @@ from kafkaprod.loader.in_flight import (
 )
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
@@ -65,6 +66,8 @@ class LoadOptions:
         rate: Records a second at most; None: as fast as it goes.
         fingerprint: What decides which records a row becomes; must be the same to resume.
         expected: What the whole input has.
+        listing: The files that folders and patterns had.
+        known_files: Absolute paths of other files of the load that may be there.
     """
 
     topic: str
@@ -77,6 +80,17 @@ class LoadOptions:
     rate: float | None = None
     fingerprint: dict[str, Any] = field(default_factory=dict)
     expected: Expected = field(default_factory=Expected)
+    listing: Listing = field(default_factory=Listing)
+    known_files: tuple[str, ...] = ()
+
+    def check_end(self, row_count: int) -> None:
+        """Compare the whole input, of which so many rows were read, with what it should be and what it was.
+
+        Raises:
+            UnexpectedInputError, LoadError: It is not complete.
+        """
+        self.expected.check_rows(row_count, is_end=True)
+        self.listing.check(self.known_files)
 
     def target(self, partition_count: int, run_rows: int) -> Target:
         """Return what the topic takes."""
@@ -157,7 +171,7 @@ class Attempt:
         is_clean = False
         try:
             self._send_all()
-            self._options.expected.check_rows(self._read_count, is_end=True)
+            self._options.check_end(self._read_count)
             is_clean = True
         except KeyboardInterrupt:
             self._salvage(INTERRUPTED_S)

@@ -18,11 +18,14 @@ from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.opening import open_source
 from kafkaprod.loader.source import Source
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 DIGEST_BYTES: Final = 64 << 10  # of an input's beginning and end
 ENDS_CHARS: Final = 400  # of the ends of partitions; others are not kept
 _LARGEST: Final = (1 << 63) - 1
-_SINCE_VERSION_2: Final = dict.fromkeys(("cluster_id", "times", "names", "ends", "earlier", "digest"), "")
+_NEW_IN: Final[dict[int, dict[str, object]]] = {  # what a version has that those before it have not
+    2: {**dict.fromkeys(("cluster_id", "times", "names", "ends", "earlier", "digest"), ""), "read_bytes": 0},
+    3: {"files": ""},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class CommittedPosition:
         dead_letter_bytes: Length of the dead-letter file.
         done_at: When everything was committed, as local time; empty before.
         cluster_id: The cluster's id, if brokers send one.
-        times, names: Digests of the times and the names of the inputs; see `positions.Inputs`.
+        times, names, files: Digests of the times, the names and some of the inputs; see `positions.Inputs`.
         ends: Where partitions of the topic ended behind the last commit: `number:offset number:offset`.
         earlier: Inputs that were loaded before; see `positions.LoadedInput`.
     """
@@ -66,6 +69,7 @@ class CommittedPosition:
     cluster_id: str = ""
     times: str = ""
     names: str = ""
+    files: str = ""
     ends: str = ""
     earlier: str = ""
     read_bytes: int = 0
@@ -132,10 +136,10 @@ class CommittedPosition:
         except RecursionError as error:
             raise ValueError("it is nested too deeply") from error
         version = data.pop("kafkaprod-load", None) if isinstance(data, dict) else None
-        if version not in (1, FORMAT_VERSION):
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
             raise ValueError("no load of this version wrote it")
-        if version == 1:
-            data |= _SINCE_VERSION_2 | {"read_bytes": 0}
+        for later in range(version + 1, FORMAT_VERSION + 1):
+            data |= _NEW_IN[later]
         kinds: dict[str, type] = {"str": str, "int": int, "bool": bool}
         if data.keys() != {each.name for each in fields(cls)}:
             raise ValueError("its fields are not those of a committed position")
@@ -164,22 +168,27 @@ def digest_of(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def digest_of_inputs(sources: Sequence[Source]) -> str:
+def digests_of_inputs(sources: Sequence[Source]) -> tuple[str, list[str]]:
     """Return a digest of the inputs: names without directories, sizes, and the bytes at both ends of each.
 
     A copy of the same files on another machine has the same digest. Of a pipe only the name counts.
 
+    Returns:
+        The digest of all, and the one that each would have by itself.
+
     Raises:
         OSError, LoadError: An input cannot be read.
     """
-    digest = hashlib.sha256()
+    whole, parts = hashlib.sha256(), []
     for source in sources:
         name = source.path.rpartition("/")[2]
         described = [name, source.member, source.format, source.compression, source.size, source.encoding]
-        digest.update(json.dumps(described).encode() + b"\n")
+        content = json.dumps(described).encode() + b"\n"
         if source.pipe is None and source.size is not None:
-            digest.update(_ends_of(source))
-    return digest.hexdigest()[:32]
+            content += _ends_of(source)
+        whole.update(content)
+        parts.append(hashlib.sha256(content).hexdigest()[:32])
+    return whole.hexdigest()[:32], parts
 
 
 def _ends_of(source: Source) -> bytes:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from kafkaprod.loader import manifest_file
-from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.pipes import STDIN
+from kafkaprod.text import counted
 
 # The folders in which tables keep their logs.
 _LOGS: Final = {
@@ -23,6 +25,49 @@ _LOGS: Final = {
     "_spark_metadata": "the output of a Spark stream, which lists its committed files in _spark_metadata: read it with "
     "a library that knows this list",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Holds which files folders and patterns had when a load found its inputs.
+
+    Attributes:
+        names: The folders and patterns, as the user gave them.
+        paths: The files that were there.
+    """
+
+    names: tuple[str, ...] = ()
+    paths: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> Self:
+        """Return what is there now. Raises as `find_paths`."""
+        lists = tuple(name for name in names if name != STDIN and (os.path.isdir(name) or not os.path.lexists(name)))
+        return cls(lists, frozenset(path for path, _ in find_paths(lists)))
+
+    def with_files(self, paths: Iterable[str]) -> Self:
+        """Return one that has other files, too."""
+        return replace(self, paths=self.paths.union(paths))
+
+    def check(self, known: Collection[str] = ()) -> None:
+        """Compare it with what is there when all of its rows were sent. Files that are gone do not matter.
+
+        Args:
+            known: Absolute paths of other files of the load.
+
+        Raises:
+            LoadError: A file came meanwhile: its rows would be missing from a load that seems complete.
+        """
+        came = []
+        for name in self.names:
+            found = _files_of(name) if os.path.isdir(name) else _matches(name)
+            came += [path for path in found if path not in self.paths and os.path.abspath(path) not in known]
+        if came:
+            raise LoadError(
+                f"{counted(len(came), 'file')} came while the input was read, {came[0]} first: what came is not in the "
+                "topic, so the load is not complete. Move it elsewhere, end this load with --resume, and load it by "
+                "itself"
+            )
 
 
 def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -39,16 +84,17 @@ def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, ""
         elif os.path.isdir(name):
             root = Path(name)
-            files = sorted(map(Path, _files_below(str(root), ())))
-            for path in files:
-                if not path.name.endswith(manifest_file.SUFFIX):
-                    yield str(path), str(path.relative_to(root))
+            for path in map(Path, _files_of(name)):
+                yield str(path), str(path.relative_to(root))
         elif os.path.lexists(name) or not glob.has_magic(name):
             yield name, ""
         else:
             parts = [part for part in name.split(os.sep) if part]
             named = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-            yield from ((path, os.sep.join(path.strip(os.sep).split(os.sep)[named:])) for path in _matches(name))
+            found = _matches(name)
+            if not found:
+                raise LoadRefusedError(f"no file matches {name}")
+            yield from ((path, os.sep.join(path.strip(os.sep).split(os.sep)[named:])) for path in found)
 
 
 def is_hidden(name: str) -> bool:
@@ -73,6 +119,11 @@ def _check_is_no_table(directory: str, names: set[str]) -> None:
         )
 
 
+def _files_of(directory: str) -> list[str]:
+    files = sorted(map(Path, _files_below(str(Path(directory)), ())))
+    return [str(path) for path in files if not path.name.endswith(manifest_file.SUFFIX)]
+
+
 def _files_below(directory: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
     """Yield the files of a directory and those below it, without hidden ones; links are followed."""
     identity = _identity(directory)
@@ -94,10 +145,7 @@ def _files_below(directory: str, above: tuple[tuple[int, int], ...]) -> Iterator
 def _matches(pattern: str) -> list[str]:
     root = os.sep if os.path.isabs(pattern) else ""
     parts = [part for part in pattern.split(os.sep) if part]
-    found = sorted({path for path in _expanded(root, parts, ()) if _is_file(path)})
-    if not found:
-        raise LoadRefusedError(f"no file matches {pattern}")
-    return found
+    return sorted({path for path in _expanded(root, parts, ()) if _is_file(path)})
 
 
 def _expanded(directory: str, parts: list[str], above: tuple[tuple[int, int], ...]) -> Iterator[str]:

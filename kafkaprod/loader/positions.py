@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.groups import committed_offsets
-from kafkaprod.loader.committed_position import CommittedPosition, digest_of_inputs, read_position
+from kafkaprod.loader.committed_position import CommittedPosition, digests_of_inputs, read_position
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.source import Source
 from kafkaprod.text import counted
@@ -33,6 +33,8 @@ TIMES_CHARS: Final = 4
 OPTIONS_CHARS: Final = 4
 NAME_CHARS: Final = 5
 MOST_NAMES: Final = 40
+FILE_CHARS: Final = 6
+MOST_FILES: Final = 3
 ANY_NAME: Final = "*"  # too many names to keep
 _FIRST_DAY: Final = date(2020, 1, 1)
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -46,21 +48,25 @@ class Inputs:
         digest: A digest of names without directories, sizes, and the bytes at both ends of each.
         times: Digest of when they were written, in seconds; empty: not known.
         names: Short digests of their names without directories, one behind the other; ANY_NAME: too many.
+        keys: The key that each file of them would have by itself.
     """
 
     digest: str
     times: str
     names: str
+    keys: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, sources: Sequence[Source]) -> Self:
         """Return the identity of some inputs. Raises OSError, LoadError: one cannot be read."""
         times = [source.mtime_ns // 1_000_000_000 for source in sources]
         names = sorted({_short(source.path.rpartition("/")[2], NAME_CHARS) for source in sources})
+        digest, parts = digests_of_inputs(sources)
         return cls(
-            digest_of_inputs(sources),
+            digest,
             _short(json.dumps(times), TIMES_CHARS) if any(times) else "",
             "".join(names) if len(names) <= MOST_NAMES else ANY_NAME,
+            tuple(key_of(part) for source, part in zip(sources, parts, strict=True) if source.pipe is None),
         )
 
     @property
@@ -68,11 +74,25 @@ class Inputs:
         """Return the digest as it is in lists of complete loads."""
         return key_of(self.digest)
 
+    @property
+    def files(self) -> str:
+        """Return the beginnings of some keys, always the same of these inputs, one behind the other.
+
+        They are empty for a single input, whose key says the same.
+        """
+        return "".join(key[:FILE_CHARS] for key in sorted(self.keys)[:MOST_FILES]) if len(self.keys) > 1 else ""
+
+    def has_all_of(self, key: str, files: str) -> bool:
+        """Return whether the inputs of another load, as far as they are known, are among these."""
+        if not files:
+            return key in self.keys
+        return _parts(files, FILE_CHARS) <= {each[:FILE_CHARS] for each in self.keys}
+
     def shares_name(self, names: str) -> bool:
         """Return whether an input may have the name of one of others, of which `names` are known."""
         if ANY_NAME in (names, self.names) or not names:
             return True
-        return not _parts(names).isdisjoint(_parts(self.names))
+        return not _parts(names, NAME_CHARS).isdisjoint(_parts(self.names, NAME_CHARS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,7 @@ class LoadedInput:
         options: How the digest of its options begins.
         sent_count, bad_count: Its rows.
         day: When it was complete.
+        files: As those of Inputs; empty also where they are not known.
     """
 
     key: str
@@ -93,20 +114,23 @@ class LoadedInput:
     sent_count: int
     bad_count: int
     day: date
+    files: str = ""
 
     @classmethod
     def of(cls, committed: CommittedPosition) -> Self:
         """Return a complete load."""
         day = datetime.fromisoformat(committed.done_at).date()
         key, options = key_of(committed.inputs), committed.options[:OPTIONS_CHARS]
-        return cls(key, committed.times, options, committed.sent_count, committed.bad_count, day)
+        counts = committed.sent_count, committed.bad_count
+        return cls(key, committed.times, options, *counts, day, committed.files)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return what `to_text` wrote. Raises ValueError."""
-        key, times, options, *numbers = text.split(".")
-        sent_count, bad_count, days = (int(number, 36) for number in numbers)
-        return cls(key, times, options, sent_count, bad_count, _FIRST_DAY + timedelta(days=days))
+        key, times, options, *rest = text.split(".")
+        files = rest.pop() if len(rest) == 4 else ""
+        sent_count, bad_count, days = (int(number, 36) for number in rest)
+        return cls(key, times, options, sent_count, bad_count, _FIRST_DAY + timedelta(days=days), files)
 
     def as_position(self, later: CommittedPosition, inputs: Inputs) -> CommittedPosition:
         """Return the position of the load, by what a later one says of the topic."""
@@ -114,6 +138,7 @@ class LoadedInput:
             later,
             inputs=inputs.digest,
             times=self.times,
+            files=self.files,
             options=self.options,
             sent_count=self.sent_count,
             bad_count=self.bad_count,
@@ -124,9 +149,8 @@ class LoadedInput:
     def to_text(self) -> str:
         """Return the text that is in the list of a position."""
         days = (self.day - _FIRST_DAY).days
-        return ".".join(
-            (self.key, self.times, self.options, *map(_in_base_36, (self.sent_count, self.bad_count, max(days, 0))))
-        )
+        numbers = map(_in_base_36, (self.sent_count, self.bad_count, max(days, 0)))
+        return ".".join((self.key, self.times, self.options, *numbers, *([self.files] if self.files else [])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +193,8 @@ class Positions:
         """Return the position of a load of the same inputs; None: there is none, or it was begun again.
 
         Raises:
-            LoadRefusedError: A load that stopped had an input of the same name, and another content or other inputs.
+            LoadRefusedError: A load that stopped had an input of the same name, and another content or other inputs;
+                or all inputs of a complete one are among these, as in a folder that got a file since.
         """
         for each in self._found.values():
             if each.inputs == inputs.digest:
@@ -184,7 +209,22 @@ class Positions:
             loaded = _earlier_of(each, self._id).get(inputs.key)
             if loaded is not None:
                 return loaded.as_position(each, inputs)
+        self._check_has_no_others(inputs)
         return None
+
+    def _check_has_no_others(self, inputs: Inputs) -> None:
+        """Raise LoadRefusedError where the rows of a complete load would come again, together with others."""
+        for each in self._found.values():
+            if each.topic_id != self._topic_id:
+                continue
+            loaded = [*_earlier_of(each, self._id).values(), *([LoadedInput.of(each)] if each.done_at else [])]
+            for one in loaded:
+                if inputs.has_all_of(one.key, one.files):
+                    rows = counted(one.sent_count, "record")
+                    raise LoadRefusedError(
+                        f"some of {counted(len(inputs.keys), 'file')} are already loaded, with {rows} on {one.day} "
+                        f"(transactional id {self._id!r}): name only the others. --restart sends the rows of all again"
+                    )
 
     def any_of(self) -> CommittedPosition | None:
         """Return the position of a load that stopped; of a complete one if none did; None: there is none."""
@@ -309,8 +349,8 @@ def _base64(data: bytes, length: int) -> str:
     return base64.urlsafe_b64encode(data).decode()[:length]
 
 
-def _parts(names: str) -> set[str]:
-    return {names[i : i + NAME_CHARS] for i in range(0, len(names), NAME_CHARS)}
+def _parts(text: str, length: int) -> set[str]:
+    return {text[i : i + length] for i in range(0, len(text), length)}
 
 
 def _in_base_36(number: int) -> str:

@@ -245,6 +245,7 @@ class TransactionalLoad:
             cluster_id=cluster_id,
             times=self._inputs.times,
             names=self._inputs.names,
+            files=self._inputs.files,
             earlier=earlier,
         )
 

@@ -157,7 +157,7 @@ class TransactionalAttempt:
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
         for turn in feed.turns(start.position, self._refused):
             self._send(feed, _without_committed(turn, start))
-        self._options.expected.check_rows(self._read_count, is_end=True)
+        self._options.check_end(self._read_count)
         self._commit(self.committed.moved(self._last, None).finished())
 
     def _send(self, feed: Feed, turn: Turn) -> None:

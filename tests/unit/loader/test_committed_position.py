@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.loader.committed_position import DIGEST_BYTES, CommittedPosition, digest_of_inputs, read_position
+from kafkaprod.loader.committed_position import DIGEST_BYTES, CommittedPosition, digests_of_inputs, read_position
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.manifest import Position
@@ -48,7 +48,9 @@ def test_the_largest_committed_position_is_smaller_than_the_metadata_that_broker
         ({"run_rows": 0}, "do not agree"),
         ({"inputs": None}, "inputs is None"),
         ({"more": 1}, "not those of a committed position"),
-        ({"kafkaprod-load": 3}, "no load of this version"),
+        ({"kafkaprod-load": True}, "no load of this version"),
+        ({"kafkaprod-load": 0}, "no load of this version"),
+        ({"kafkaprod-load": 4}, "no load of this version"),
         ({"inputs": "x"}, "inputs is 'x'"),
         ({"done_at": "yesterday"}, "done_at is 'yesterday'"),
         ({"ends": "0:x"}, "ends is '0:x'"),
@@ -60,10 +62,14 @@ def test_a_committed_position_that_no_load_wrote_is_refused(change: dict[str, ob
         read_position(text, "g")
 
 
-def test_a_position_of_version_1_is_continued() -> None:
-    new = ("cluster_id", "times", "names", "ends", "earlier", "digest", "read_bytes")
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_position_of_an_earlier_version_is_continued(version: int) -> None:
+    new = {
+        "files",
+        *(("cluster_id", "times", "names", "ends", "earlier", "digest", "read_bytes") if version == 1 else ()),
+    }
     old = {name: value for name, value in json.loads(COMMITTED.to_text()).items() if name not in new}
-    assert read_position(json.dumps(old | {"kafkaprod-load": 1}), "g") == COMMITTED
+    assert read_position(json.dumps(old | {"kafkaprod-load": version}), "g") == COMMITTED
 
 
 def test_the_newest_ends_of_partitions_are_kept_as_far_as_there_is_room() -> None:
@@ -87,7 +93,7 @@ def test_a_copy_of_a_file_is_the_same_input_and_changed_bytes_at_its_ends_are_no
         path = tmp_path / directory / "a.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-        return digest_of_inputs(find_sources([str(path)]))
+        return digests_of_inputs(find_sources([str(path)]))[0]
 
     first = digest("one", content)
     assert digest("two", content) == first

@@ -17,7 +17,9 @@ from kafkaprod.loader.manifest import Position
 from kafkaprod.loader.positions import (
     ANY_NAME,
     EARLIER_CHARS,
+    FILE_CHARS,
     KEY_CHARS,
+    MOST_FILES,
     MOST_NAMES,
     TIMES_CHARS,
     Inputs,
@@ -87,6 +89,7 @@ def test_the_largest_position_with_a_full_list_is_smaller_than_the_metadata_that
         topic_id="x" * 36,
         cluster_id="y" * 22,
         names="n" * 5 * MOST_NAMES,
+        files="f" * FILE_CHARS * MOST_FILES,
         earlier="e" * EARLIER_CHARS,
         ends="3" * ENDS_CHARS,
         read_bytes=2**62,
@@ -132,9 +135,38 @@ def test_a_load_that_begins_again_is_taken_off_the_list() -> None:
     assert LoadedInput.of(stopped(inputs(1)).finished()).key not in earlier
 
 
-def test_a_listed_load_is_read_back_as_it_was_written() -> None:
-    loaded = LoadedInput("a-_b" * 2, "time", "cdcd", 10**9, 36, date(2026, 11, 26))
+@pytest.mark.parametrize("files", ["", "abc_-0123456"])
+def test_a_listed_load_is_read_back_as_it_was_written(files: str) -> None:
+    loaded = LoadedInput("a-_b" * 2, "time", "cdcd", 10**9, 36, date(2026, 11, 26), files)
     assert LoadedInput.from_text(loaded.to_text()) == loaded
+
+
+def folder(path: Path, *names: str) -> Inputs:
+    """The inputs in a folder that gets files."""
+    path.mkdir(exist_ok=True)
+    for name in names:
+        (path / name).write_text(f"row of {name}\n")
+    return Inputs.of(find_sources([str(path)]))
+
+
+@pytest.mark.parametrize("loaded", [["m"], ["m", "n"], ["k", "l", "m", "n", "o", "p"]])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_folder_that_got_a_file_after_it_was_loaded_is_refused(
+    tmp_path: Path, loaded: list[str], is_listed: bool
+) -> None:
+    before = folder(tmp_path / "a", *(f"{name}.txt" for name in loaded))
+    done = stopped(before, files=before.files).finished()
+    if is_listed:
+        done = stopped(inputs(7), earlier=LoadedInput.of(done).to_text()).finished()
+    positions = Positions("id", {0: done}, TOPIC_ID, 1)
+    assert positions.find(before) is not None
+    for name in ("a.txt", "z.txt"):
+        after = folder(tmp_path / "a", name)
+        with pytest.raises(LoadRefusedError, match=r"some of \d files are already loaded, with 10 records on 20"):
+            positions.find(after)
+        assert Positions("id", {0: done}, "another", 1).find(after) is None
+    other = folder(tmp_path / "b", *(f"of another {name}.txt" for name in loaded))
+    assert positions.find(other) is None
 
 
 def test_inputs_are_known_by_names_without_directories_and_by_seconds(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from kafkaprod.loader import text
 from kafkaprod.loader.bad_rows import DeadLetterFile
 from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
@@ -215,3 +216,35 @@ def test_a_file_of_a_list_that_changed_before_its_turn_is_refused(
     change(tmp_path / "b.txt")
     with pytest.raises(LoadError, match="while it was read"):
         list(rows_of(second))
+
+
+@pytest.mark.parametrize("name", ["", "*.txt", "**/*.txt"])
+def test_a_file_that_comes_into_a_folder_is_noticed_at_the_end(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    for place in ("b.txt", "deep/c.txt"):
+        (folder / place).write_bytes(TEXT)
+    listing = Listing.of([str(folder / name), "-"])
+    listing.check()
+    for place in (".hidden.txt", "deep/.a.txt", "a.csv" if name else "_started.txt"):
+        (folder / place).write_bytes(TEXT)
+    listing.check()
+    came = folder / "a.txt"
+    came.write_bytes(TEXT)
+    with pytest.raises(LoadError, match=f"1 file came while the input was read, {came} first"):
+        listing.check()
+    listing.check([str(came)])
+    listing.with_files([str(came)]).check()
+    for path in sorted(folder.rglob("*.*")):  # what is gone was read
+        path.unlink()
+        (listing.with_files([str(came)])).check()
+    (folder / "deep").rmdir()
+    folder.rmdir()
+    listing.check()
+
+
+def test_files_that_are_named_may_have_new_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "a[1].txt").write_bytes(TEXT)
+    listing = Listing.of([str(tmp_path / "a[1].txt")])
+    (tmp_path / "a1.txt").write_bytes(TEXT)
+    listing.check()
