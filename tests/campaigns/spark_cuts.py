@@ -28,7 +28,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from kafkaprod.spark import write
@@ -52,16 +51,13 @@ from tests.spark.standalone import standalone_cluster
 from tests.spark.streams import run_stream
 from tests.spark.targets import target
 from tests.spark.topics import committed_values, count_of, values_of
+from tests.spark.ways import HAS_READER, WAYS
 
 SHUFFLED_ROWS = 20_000
 READ_BY_OWN_SOURCE = 4  # every so many runs, with --own-source
 # A daemon that has imported everything: a worker that replaces a failed one starts in a tenth of the time.
 DAEMON = {"spark__python__daemon__module": "tests.spark.faulty_daemon"}
 DELIVERIES = ("content", "content", "none", "at_least_once")
-VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-_SINCE = {"write": (3, 5), "foreach_batch": (3, 5), "format": (4, 0), "stream": (4, 1)}
-WAYS = tuple(way for way, version in _SINCE.items() if version <= VERSION)
-HAS_READER = VERSION >= (4, 0)
 
 
 @dataclass(frozen=True, slots=True)

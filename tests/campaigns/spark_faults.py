@@ -42,6 +42,7 @@ from tests.spark.streaming_driver import FILES_A_BATCH, SMALL_BUFFER
 from tests.spark.targets import target
 from tests.spark.topics import committed_values, count_of, seen_once
 from tests.spark.two_copies import run_two_copies
+from tests.spark.ways import WAYS
 
 ROWS = 20_000
 DRIVER = "tests.spark.streaming_driver"
@@ -89,7 +90,7 @@ def save(df: DataFrame, servers: str, topic: str, by_format: bool, is_transactio
     options = SMALL_BUFFER | {"kafka.bootstrap.servers": servers, "topic": topic, "dedup.headers": "true"}
     if is_transactional:
         options |= {"delivery": "transactional", "write.id": topic}
-    if by_format:
+    if by_format and "format" in WAYS:
         df.write.format("kafkaprod").mode("append").options(**options).save()
     else:
         write(df, options)
@@ -301,6 +302,8 @@ def main() -> None:
             numbers = iter(range(arguments.speculation))
             repeat("speculation", lambda tally: run_speculation(servers, tally, Path(scratch) / str(next(numbers))))
         for way in ("format", "foreach_batch") if arguments.driver else ():
+            if way == "format" and "stream" not in WAYS:
+                continue
             with tempfile.TemporaryDirectory() as scratch:
                 run_driver(
                     servers,

@@ -5,16 +5,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.sessions import local_session
+from tests.spark.ways import VERSION
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 900
 """A timeout cuts py4j off in the midst of an answer, so that every later test fails, too: it is for what hangs only."""
-VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,12 +9,13 @@ from pyspark.sql import DataFrame
 
 from kafkaprod.spark import foreach_batch
 from tests.spark.stalls import await_end
+from tests.spark.ways import WAYS
 
 
 def start_stream(df: DataFrame, checkpoint: Path, options: dict[str, str], by_batch: bool) -> Any:
-    """Start a stream of all that is there now, by the data source or by `foreachBatch`."""
+    """Start a stream of all that is there now, by `foreachBatch` or, if this PySpark has it, the data source."""
     writer = df.writeStream.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
-    if by_batch:
+    if by_batch or "stream" not in WAYS:
         return writer.foreachBatch(foreach_batch(options)).start()
     return writer.format("kafkaprod").options(**options).start()
 

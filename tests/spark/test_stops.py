@@ -8,7 +8,6 @@ import pytest
 
 @pytest.mark.slow
 @pytest.mark.timeout(1000)
-@pytest.mark.spark("4.1")
 @pytest.mark.parametrize("kind", ["stages", "queries"])
 def test_each_row_is_there_once_after_writes_that_were_stopped(kind: str) -> None:
     command = [sys.executable, "-m", "tests.campaigns.spark_stops", f"--{kind}", "3", "--seed", "5"]
