@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import BadRow
 from kafkaprod.loader.expected import Expected
-from kafkaprod.loader.feed import Feed, Target
+from kafkaprod.loader.feed import Feed, Target, Turn
 from kafkaprod.loader.in_flight import (
     LEAST_BATCH_BYTES,
     BatchTooLargeError,
@@ -187,7 +186,7 @@ class Attempt:
 
     def _send_all(self) -> None:
         for turn in self._feed.turns(self._manifest.position, self._manifest.refused):
-            self._send(*turn[:4])
+            self._send(turn)
             self._settle_what_is_done()
             self._maybe_checkpoint()
         while self._in_flight:
@@ -198,14 +197,17 @@ class Attempt:
         while self._in_flight and self._in_flight.settle(timeout_s=0.0):
             pass
 
-    def _send(self, block: RowBlock, partitions: NDArray[np.int32], bad: list[BadRow], position: Position) -> None:
+    def _send(self, turn: Turn) -> None:
         """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
+        block, partitions, bad, position = turn[:4]
         self._read_count += block.row_count + len(bad)
         self._options.expected.check_rows(self._read_count, is_end=False)
         is_stopped = bool(bad) and self._sink.stops
         if is_stopped:
-            keep = block.numbers < bad[0].row
+            keep = (block.numbers < bad[0].row) & (not block.is_tail)
             block, partitions = block.select(keep), partitions[keep]
+        elif block.is_tail:
+            self._end_within_row(turn)
         if block.row_count and not self._report.has_keys:
             self._report.has_keys = block.has_keys()
         rows = np.zeros(self._manifest.partition_count, dtype=np.int64)
@@ -242,6 +244,21 @@ class Attempt:
             self._settle_what_is_done()  # at a rate a block takes long: a record that has failed ends the load now
         if is_stopped:
             self._sink.put(bad[0])
+
+    def _end_within_row(self, turn: Turn) -> None:
+        """Before a row without an end is sent, have the whole input compared, and its end kept.
+
+        The next run must find the input end there, too: what came of a row that was cut is then in the log.
+        """
+        source = turn.position.source
+        if source == len(self._sources) - 1:
+            self._options.check_end(self._read_count)
+        if self._file is not None and self._sources[source].pipe is not None:
+            while self._in_flight:
+                self._in_flight.settle(timeout_s=WAIT_S)
+            read = turn.position.read_bytes, turn.position.digest
+            self._manifest.position = replace(turn.start, read_bytes=read[0], digest=read[1])
+            self._checkpoint()
 
     def _pass_over(self, block: RowBlock, partitions: NDArray[np.int32]) -> tuple[RowBlock, NDArray[np.int32]]:
         """Take out the rows that are in the log: the first ones of each partition."""

@@ -89,7 +89,7 @@ class CsvReader:
         for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
             block = self._raw_block(rows, row) if self._is_raw else self._parsed(rows, row)
-            yield replace(block, line_of=partial(lines.line_of, rows, row))
+            yield replace(block, line_of=partial(lines.line_of, rows, row), is_tail=piece.is_tail)
             row += rows.row_count
 
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:

@@ -127,6 +127,8 @@ class Feed:
                     pipe.check_prefix()
                     prefix = pipe.prefix()
                 start = Position(index, end_row, offset, rows_before, *(before if before[1] else prefix))
+                if pipe is not None and block.is_tail:
+                    prefix = pipe.prefix(is_end=True)
                 end_row, offset = block.end_row, block.end_offset
                 good, bad = sort_out(block, self._sources[index].name, self._target, of_source)
                 partitions = choose_partitions(good, rows_before, self._target)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import io
 import os
 import select
@@ -156,10 +155,14 @@ class Pipe:
         """Return what reads a stream of the decompressed content, so that it is compared where that is wanted."""
         return self._content.open(stream) if isinstance(self._content, Content) else stream
 
-    def prefix(self) -> tuple[int, str]:
-        """Return how many bytes were read so far and their digest; (0, ""): not known."""
+    def prefix(self, *, is_end: bool = False) -> tuple[int, str]:
+        """Return how many bytes were read so far and their digest; (0, ""): not known.
+
+        Args:
+            is_end: It has ended within a row, and must end there when they are compared.
+        """
         prefix = self._content or self._prefix
-        return (0, "") if prefix is None else prefix.value()
+        return (0, "") if prefix is None else prefix.value(is_end=is_end)
 
     def expect_prefix(self, count: int, digest: str) -> None:
         """Compare the first bytes with what an earlier run read, as soon as they are read.
@@ -176,7 +179,7 @@ class Pipe:
         if self._content is not None:
             self._content.expect(count, digest)
         elif self._prefix is not None and count <= len(self._kept):
-            self._prefix.compare(hashlib.sha256(memoryview(self._kept)[:count]), count, digest)
+            self._prefix.expect_read(memoryview(self._kept)[:count], digest)
         elif self._prefix is not None and self._has_all:
             self._prefix.expect(count, digest)
 

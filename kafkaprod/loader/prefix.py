@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from kafkaprod.loader.errors import LoadError
 
 DIGEST_DIGITS: Final = 32
+END_MARK: Final = "."  # behind a digest: the input ended there, within a row, and that row was taken for whole
 AHEAD_BYTES: Final = 1 << 20
 
 
@@ -40,10 +41,11 @@ class Prefix:
         self._hash: Hash = hashlib.sha256(data)
         self._count = len(data)
         self._known = (0, "")  # a number of bytes, and the digest that they must have
+        self._end: int | None = None  # where it must end
 
-    def value(self) -> tuple[int, str]:
-        """Return how many bytes were read, and their digest."""
-        return self._count, self._hash.hexdigest()[:DIGEST_DIGITS]
+    def value(self, *, is_end: bool = False) -> tuple[int, str]:
+        """Return how many bytes were read, and their digest; `is_end`: no more may come when they are compared."""
+        return self._count, self._hash.hexdigest()[:DIGEST_DIGITS] + (END_MARK if is_end else "")
 
     @property
     def missing(self) -> int:
@@ -52,8 +54,19 @@ class Prefix:
 
     def expect(self, count: int, digest: str) -> None:
         """Compare the first bytes, which are not all read yet, as soon as they are. Raises LoadError."""
-        self._known = count, digest
+        self._known = count, digest.removesuffix(END_MARK)
+        self._expect_end(count, digest)
         self.take(memoryview(b""))
+
+    def expect_read(self, data: memoryview, digest: str) -> None:
+        """Compare the first bytes, which were read already, and perhaps more. Raises LoadError."""
+        self._compare(hashlib.sha256(data), len(data), digest.removesuffix(END_MARK))
+        self._expect_end(len(data), digest)
+        self.take(memoryview(b""))
+
+    def _expect_end(self, count: int, digest: str) -> None:
+        if digest.endswith(END_MARK):
+            self._end = count
 
     def take(self, data: memoryview) -> None:
         """Take the next bytes. Raises LoadError where they complete the first ones, which are others."""
@@ -61,19 +74,25 @@ class Prefix:
         left = self.missing
         if digest and len(data) >= left:
             self._hash.update(data[:left])
-            self.compare(self._hash, count, digest)
+            self._compare(self._hash, count, digest)
             self._known = 0, ""
             self._count += left
             data = data[left:]
         self._hash.update(data)
         self._count += len(data)
+        if self._end is not None and self._count > self._end:
+            raise LoadError(
+                f"{self._name} goes on behind the {self._end:,} {self._what} with which it ended within a row when an "
+                "earlier run of the load read it: what came of that row was sent. Give the same bytes again, or start "
+                "over with --restart"
+            )
 
     def take_at(self, position: int, data: memoryview) -> None:
         """Take bytes that were perhaps read before. Raises as `take`."""
         if position + len(data) > self._count:
             self.take(data[self._count - position :])
 
-    def compare(self, content: Hash, count: int, digest: str) -> None:
+    def _compare(self, content: Hash, count: int, digest: str) -> None:
         """Raise LoadError unless a number of bytes have a digest."""
         if content.hexdigest()[:DIGEST_DIGITS] != digest:
             raise LoadError(
@@ -105,9 +124,9 @@ class Content:
         self._last = _Compared(stream, self._prefix)
         return self._last
 
-    def value(self) -> tuple[int, str]:
+    def value(self, *, is_end: bool = False) -> tuple[int, str]:
         """See Prefix."""
-        return self._prefix.value()
+        return self._prefix.value(is_end=is_end)
 
     def expect(self, count: int, digest: str) -> None:
         """See Prefix; nothing was read yet but for what recognizes the input."""
@@ -133,8 +152,8 @@ class Archive:
         self._size = sum(size for _, size, _ in files)
         self._digest = hashlib.sha256(repr(list(files)).encode()).hexdigest()[:DIGEST_DIGITS]
 
-    def value(self) -> tuple[int, str]:
-        """See Prefix: the whole archive was read."""
+    def value(self, *, is_end: bool = False) -> tuple[int, str]:
+        """See Prefix: the whole archive was read, and cannot end within a row."""
         return self._size, self._digest
 
     def expect(self, count: int, digest: str) -> None:

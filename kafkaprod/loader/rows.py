@@ -31,6 +31,7 @@ class RowBlock:
         bad: Rows between the block before and `end_row` that cannot be sent.
         line_of: Returns the line of a row by its number, until the next block is read; None: lines are rows, or the
             input has no lines.
+        is_tail: The input ended behind these rows without the end of a row: one that was cut looks the same.
     """
 
     numbers: NDArray[np.int64]
@@ -43,6 +44,7 @@ class RowBlock:
     partitions: NDArray[np.int32] | None = None
     bad: list[BadRow] = field(default_factory=list)
     line_of: Callable[[int], int | None] | None = field(default=None, repr=False, compare=False)
+    is_tail: bool = False
     _sizes: list[NDArray[np.int64]] = field(default_factory=list, init=False, repr=False, compare=False)  # at most one
 
     @property

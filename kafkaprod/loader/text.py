@@ -72,6 +72,7 @@ class Piece(NamedTuple):
         end: Offset in the input of the first byte behind them.
         malformed: See Cut.
         start: Offset in the input of the first byte.
+        is_tail: See RowBlock.
     """
 
     text: memoryview
@@ -81,6 +82,7 @@ class Piece(NamedTuple):
     end: int
     malformed: Mapping[int, int] = MappingProxyType({})
     start: int = 0
+    is_tail: bool = False
 
 
 def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
@@ -214,7 +216,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
             offset += used
             if count:
                 # For a JSON array leave the closing bracket unread, so that a resumed load finds it again.
-                yield Piece(text, used, views, count, offset - is_end, malformed, offset - used)
+                yield Piece(text, used, views, count, offset - is_end, malformed, offset - used, is_last and not is_end)
             if is_end:
                 _check_nothing_follows(stream, source, bytes(text[used:]))
                 return
@@ -285,7 +287,7 @@ def _block(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
     block = RowBlock(numbers, value, row + piece.row_count, piece.end)
     if plan.skips_blank_rows or plan.needs_fields:
         block = _with_fields(block, source, plan, piece.text, piece.views)
-    return block
+    return replace(block, is_tail=True) if piece.is_tail else block
 
 
 def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, views: bytes) -> RowBlock:

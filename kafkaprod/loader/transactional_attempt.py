@@ -167,7 +167,7 @@ class TransactionalAttempt:
         self._options.expected.check_rows(self._read_count, is_end=False)
         is_stopped = bool(bad) and self._job.sink.stops
         if is_stopped:
-            keep = block.numbers < bad[0].row
+            keep = (block.numbers < bad[0].row) & (not block.is_tail)
             block, partitions = block.select(keep), partitions[keep]
         if block.row_count and not self._job.report.has_keys:
             self._job.report.has_keys = block.has_keys()
@@ -185,11 +185,13 @@ class TransactionalAttempt:
             is_last = part.end_row == block.end_row and not is_stopped
             if is_last:
                 self._last = turn.position
+            if block.is_tail:  # a part of a row, perhaps: not before the whole input is compared
+                continue
             if time.monotonic() >= self._next_commit_s and (is_last or (part.row_count and not bad)):
                 next_row = None if is_last else int(part.numbers[-1]) + 1
                 self._commit(self.committed.moved(turn.position if is_last else turn.start, next_row))
         if is_stopped:
-            self._commit(self.committed.moved(turn.start, bad[0].row))
+            self._commit(self.committed.moved(turn.start, turn.start.row if block.is_tail else bad[0].row))
             self._job.sink.put(bad[0])
 
     def _send_part(self, source: int, part: RowBlock, partitions: NDArray[np.int32]) -> None:

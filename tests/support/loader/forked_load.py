@@ -14,17 +14,21 @@ from kafkaprod.loader import arrow_rows, csv_rows, transactional
 LOADED_ONCE = arrow_rows.import_pyarrow("Parquet"), csv_rows, transactional
 
 
-def load(arguments: Sequence[str], stdin: Path | None, errors: str) -> None:
+def load(arguments: Sequence[str], stdin: Path | None, errors: str, dies_at: int | None = None) -> None:
     """Be the process of a command.
 
     Args:
         arguments: Of the command, after `kafkaprod`.
         stdin: A file that comes through a pipe; None: nothing.
         errors: The file for what it says.
+        dies_at: The writer of the pipe is killed with -9 when it has written so many bytes; None: it ends well.
     """
     source = os.open(os.devnull, os.O_RDONLY)
     if stdin is not None:
-        writer = subprocess.Popen(["cat", str(stdin)], stdout=subprocess.PIPE)
+        command = ["cat", str(stdin)]
+        if dies_at is not None:
+            command = ["sh", "-c", f'head -c {dies_at} "$0"; kill -9 $$', str(stdin)]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert writer.stdout is not None
         source = writer.stdout.fileno()
     os.dup2(source, 0)

@@ -281,13 +281,14 @@ class Running:
     Args:
         arguments: Of the command, after `kafkaprod`.
         stdin: A file that comes through a pipe; None: nothing.
+        dies_at: The writer of the pipe is killed behind so many bytes; None: it is not.
     """
 
-    def __init__(self, arguments: Sequence[str], stdin: Path | None) -> None:
+    def __init__(self, arguments: Sequence[str], stdin: Path | None, dies_at: int | None = None) -> None:
         self.arguments = arguments
         descriptor, self._errors = tempfile.mkstemp()
         os.close(descriptor)
-        self._process = _FORKS.Process(target=load, args=(arguments, stdin, self._errors))
+        self._process = _FORKS.Process(target=load, args=(arguments, stdin, self._errors, dies_at))
         self._process.start()
         self._started_s: float | None = None
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+from pathlib import Path
 
 import pytest
 
 from kafkaprod.loader import prefix
 from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.prefix import DIGEST_DIGITS, Archive, Content, Prefix
+from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.prefix import DIGEST_DIGITS, END_MARK, Archive, Content, Prefix
+from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.tables.row_plan import RowPlan
 
 DATA = bytes(range(256)) * 4
 FOREIGN = b"\xff" + DATA[1:]
@@ -78,3 +82,32 @@ def test_archives_are_the_same_if_their_files_are() -> None:
     for files in ([("a", 1, 3)], [("b", 1, 2)], [("a", 1, 2), ("b", 0, 0)], []):
         with pytest.raises(LoadError, match="the files in the archive stdin are not those"):
             Archive("stdin", files).expect(*first)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("step", [1, 300, 5000])
+def test_what_ended_within_a_row_must_end_there_again(step: int, is_read: bool) -> None:
+    first = Prefix("stdin", DATA[:600])
+    assert first.value(is_end=True) == (600, digest(DATA[:600]) + END_MARK)
+    for data in (DATA[:600], DATA[:601]):
+        taken = Prefix("stdin", data if is_read else b"")
+        with contextlib.nullcontext() if len(data) == 600 else pytest.raises(LoadError, match="goes on behind the 600"):
+            if is_read:
+                taken.expect_read(memoryview(data)[:600], first.value(is_end=True)[1])
+            else:
+                taken.expect(*first.value(is_end=True))
+                for place in range(0, len(data), step):
+                    taken.take(memoryview(data)[place : place + step])
+            assert taken.missing == 0
+    with pytest.raises(LoadError, match="the first 600 bytes of stdin are not those"):
+        Prefix("stdin", FOREIGN).expect_read(memoryview(FOREIGN)[:600], first.value(is_end=True)[1])
+
+
+@pytest.mark.parametrize(("name", "rows"), [("a.txt", b"1\n2\n3"), ("a.jsonl", b"1\n2\n3"), ("a.csv", b"x\n1\n2\n3")])
+def test_a_last_row_without_an_end_is_a_block_of_its_own(tmp_path: Path, name: str, rows: bytes) -> None:
+    for end, tails in ((b"", [False, True]), (b"\n", [False])):
+        (tmp_path / name).write_bytes(rows + end)
+        (source,) = find_sources([str(tmp_path / name)])
+        blocks = list(read_rows(source, ReadOptions(RowPlan("raw"))))
+        assert [block.is_tail for block in blocks] == tails
+        assert sum(block.row_count for block in blocks) == 3
