@@ -123,8 +123,14 @@ def test_numbers_of_a_column_are_converted_once():
     assert rows(Column.from_offsets(OFFSETS, b"ab", start=start, row_count=count)) == [b"b"]
 
 
-@pytest.mark.parametrize("kind", ["i4", "i8"])
-@pytest.mark.parametrize("damage", [2**31 - 1, -5, 1])
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        *((kind, damage) for kind in ("i4", "i8") for damage in (2**31 - 1, -(2**31), -5, 1)),
+        ("i8", -(2**63)),
+        ("i8", 2**63 - 1),
+    ],
+)
 def test_offsets_changed_after_the_check_never_point_outside(kind, damage):
     offsets = np.array([0, 2, 4, 6], kind)
     column = Column.from_offsets(offsets, b"aabbcc")

@@ -228,6 +228,41 @@ def test_iteration_that_is_over_stays_over():
 # Several batches
 
 
+@pytest.mark.parametrize("use", ["iterate", "scan"])
+def test_a_decompressed_section_cannot_be_resized_while_it_is_read(use):
+    """A decompressor may keep the array that it has returned; if that shrank, the reader would read freed memory."""
+    plain = b"".join(encode_record(r, r.timestamp - TIMESTAMP, i) for i, r in enumerate(RECORDS * 50))
+    batch = encode_batch(RECORDS * 50, attributes=1, payload=b"packed")
+    returned = []
+
+    def decompress_into_array(*_):
+        returned.append(bytearray(plain))
+        return returned[-1]
+
+    reader = RecordBatchReader(batch, decompress=decompress_into_array)
+    if use == "scan":
+        assert reader.scan().failing_count == 0
+    else:
+        records = iter(reader)
+        assert next(records).value == b"v"
+        with pytest.raises(BufferError, match="re-sized"):
+            returned[0].clear()
+        assert len(list(records)) == len(RECORDS) * 50 - 1
+        del records
+    returned[0].clear()  # given back at the end
+
+
+def test_keys_at_the_ends_of_all_offsets_are_noted():
+    """The sums wrap; under the sanitizers a plain one would end the run."""
+    for base in (-(2**63), 2**63 - 1):
+        batch = bytearray(encode_batch(RECORDS[:1]))
+        batch[:8] = struct.pack(">q", base)
+        latest: dict[bytes, int] = {}
+        assert RecordBatchReader(bytes(batch)).note_keys(latest, 10, -(2**63)) == (base, False)
+        assert latest == {b"k": base}
+        assert RecordBatchReader(bytes(batch)).note_keys({}, 0, -(2**63))[0] == (base - 1 + 2**63) % 2**64 - 2**63
+
+
 def test_batches_behind_each_other_are_read_and_a_cut_last_one_is_left_out():
     batches = [encode_batch(RECORDS[: i + 1]) for i in range(3)]
     data = b"".join(batches)
