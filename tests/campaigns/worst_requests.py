@@ -6,9 +6,10 @@ Requests are made of the declarations, in several shapes: as many elements as a 
 the arrays inside, or a share in each; and long texts and buffers. Their names are those of a topic that exists, or new
 ones.
 Then come requests of which the answer is large, or takes work, because much was made before (`worst_cases`).
-With `--clients` as many clients send the same at once. Waits are those of a quiet machine, the CPU time of the longest
-step of a thread is not. Exit status 1 if a request takes more than `MAX_WAIT_S` or `MAX_BYTES`, or with several clients
-`MAX_WAIT_OF_MANY_S` or `MAX_BYTES_OF_MANY`.
+With `--clients` as many clients send the same at once. How long the honest client waits grows with what else the
+machine does; the CPU time that the brokers use meanwhile does not, and on a quiet machine it is the wait. Exit status 1
+if that is more than `MAX_WAIT_S`, or memory grows by more than `MAX_BYTES`; with several clients `MAX_WAIT_OF_MANY_S`
+and `MAX_BYTES_OF_MANY`.
 """
 
 from __future__ import annotations
@@ -131,16 +132,18 @@ class Cost(NamedTuple):
 
     Attributes:
         wait_s: The longest of the honest client.
+        busy_s: CPU time that the processes used during one of its waits, at most.
         grown_bytes: By how much the broker's memory was larger than before, at most.
         cpu_s: CPU time of the broker until the answer.
-        step_s: CPU time of the longest step of one thread, that of the event loop or the control thread, for this API
-            until now.
+        step_s: CPU time of the longest step of one thread, of an event loop or a control thread, for this API until
+            now.
     """
 
     wait_s: float
+    busy_s: float
     grown_bytes: int
     cpu_s: float
-    step_s: float = 0.0
+    step_s: float
 
 
 class Target(NamedTuple):
@@ -149,12 +152,12 @@ class Target(NamedTuple):
     Attributes:
         address: Of the broker that gets the requests, and that leads the honest client's topic.
         pids: The processes whose memory and CPU time count together.
-        turns: What `longest_turn` and `longest_step_s` read; None in a cluster.
+        turns: What `longest_turn` and `longest_step_s` read.
     """
 
     address: str
     pids: list[int]
-    turns: Path | None = None
+    turns: Path
 
     def resident_bytes(self) -> int:
         """Return the peak of all processes since `forget_peak`."""
@@ -171,20 +174,21 @@ class Target(NamedTuple):
 
     def step_s(self) -> float:
         """Return the CPU time of the longest step of a thread until now."""
-        return 0.0 if self.turns is None else max(longest_turn(self.turns).cpu_s, longest_step_s(self.turns))
+        return max(longest_turn(self.turns).cpu_s, longest_step_s(self.turns))
 
 
 def measured(target: Target, send: Callable[[], None]) -> Cost:
     """Let an honest client ask again and again while something is sent."""
-    waits = [0.0]
+    waits, busy = [0.0], [0.0]
     is_over = threading.Event()
 
     def be_honest() -> None:
         while not is_over.is_set():
-            began_s = time.monotonic()
+            began_s, used_s = time.monotonic(), target.cpu_s()
             with contextlib.suppress(OSError):
                 ask(target.address, False)
             waits.append(time.monotonic() - began_s)
+            busy.append(target.cpu_s() - used_s)
             is_over.wait(0.02)
 
     target.forget_peak()
@@ -197,7 +201,7 @@ def measured(target: Target, send: Callable[[], None]) -> Cost:
         used_s = target.cpu_s() - used_s
         is_over.set()
         honest.join()
-    return Cost(max(waits), target.resident_bytes() - before, used_s, target.step_s())
+    return Cost(max(waits), max(busy), target.resident_bytes() - before, used_s, target.step_s())
 
 
 def answer_to(address: str, frame: bytes, answer_s: float = ANSWER_S) -> None:
@@ -255,11 +259,11 @@ def lone_target() -> Iterator[Target]:
 @contextlib.contextmanager
 def cluster_target() -> Iterator[Target]:
     """Run a cluster of three."""
-    with EmbeddedCluster(topics={EXISTING: 1}, auto_create_topics=False) as cluster:
+    with measured_brokers() as turns, EmbeddedCluster(topics={EXISTING: 1}, auto_create_topics=False) as cluster:
         cluster.create_topic(TOPIC, assignment=[[1, 2, 3]])
         cluster.wait_until_in_sync()
         pids = [cluster.controller.pid, *(broker.pid for broker in cluster.brokers)]
-        yield Target(f"127.0.0.1:{cluster.broker(1).port}", pids)
+        yield Target(f"127.0.0.1:{cluster.broker(1).port}", pids, turns)
 
 
 def main() -> int:
@@ -273,7 +277,8 @@ def main() -> int:
     options = parser.parse_args()
     bad = 0
     max_wait_s, max_bytes = (MAX_WAIT_S, MAX_BYTES) if options.clients == 1 else (MAX_WAIT_OF_MANY_S, MAX_BYTES_OF_MANY)
-    print("| request | worst shape | longest wait | memory | CPU | longest step |\n|---|---|---|---|---|---|")
+    print("| request | worst shape | longest wait | CPU meanwhile | memory | CPU | longest step |")
+    print("|---|---|---|---|---|---|---|")
     with quiet_errors():
         with EmbeddedBroker() as broker:
             apis = announced(broker.bootstrap_servers)
@@ -284,10 +289,10 @@ def main() -> int:
                 costs = worst_costs(target, api, version, options.elements, options.text, options.clients)
             name = max(costs, key=lambda each: each[1].cpu_s)[0]
             worst = Cost(*(max(values) for values in zip(*(cost for _, cost in costs), strict=True)))
-            is_bad = worst.wait_s > max_wait_s or worst.grown_bytes > max_bytes
+            is_bad = worst.busy_s > max_wait_s or worst.grown_bytes > max_bytes
             bad += is_bad
-            row = f"| {api.name} {version} | {name} | {worst.wait_s:.2f} s | {worst.grown_bytes >> 20} MiB"
-            row += f" | {worst.cpu_s:.2f} s | {worst.step_s:.2f} s |"
+            row = f"| {api.name} {version} | {name} | {worst.wait_s:.2f} s | {worst.busy_s:.2f} s"
+            row += f" | {worst.grown_bytes >> 20} MiB | {worst.cpu_s:.2f} s | {worst.step_s:.2f} s |"
             print(f"{row}{' <- too much' if is_bad else ''}", flush=True)
     return 1 if bad else 0
 
