@@ -57,7 +57,7 @@ class LoadOptions:
 
     Attributes:
         topic: The load's topic.
-        producer: Options of the producer, by their own names.
+        producer: Options of the producer, by their own names; not shown, for the secrets in them.
         record_limit: Most bytes of a record, and in words where that comes from.
         needs_keys: Rows without a key are bad: the topic is compacted.
         checkpoint_s: How often the manifest is written.
@@ -70,7 +70,7 @@ class LoadOptions:
     """
 
     topic: str
-    producer: Mapping[str, Any]
+    producer: Mapping[str, Any] = field(repr=False)
     record_limit: int
     record_limit_from: str = "max_request_size"
     needs_keys: bool = False

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,16 @@ from typing import Any
 import pytest
 
 from kafkaprod import AvroRows, Producer
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.embedding.cluster_options import ClusterOptions
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import OPTIONS, ProducerConfig
 from kafkaprod.config.kinds import SecretText
 from kafkaprod.config.option import Option
 from kafkaprod.errors import KafkaError
+from kafkaprod.loader.attempt import LoadOptions
+from tests.support.canary import CANARY, all_of
 
-CANARY = "c4n4ry-of-a-secret"
 SECRETS = [option for option in OPTIONS.values() if isinstance(option.kind, SecretText)]
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.plain.username": "ann"}
 NEEDED: dict[str, dict[str, str]] = {
@@ -56,16 +59,6 @@ def names_of(option: Option) -> Iterator[str]:
         yield f"{dotted}s"
 
 
-def all_of(error: BaseException) -> str:
-    """What a program, a log or a debugger shows of an exception."""
-    parts = [*traceback.format_exception(error), repr(error)]
-    seen: BaseException | None = error
-    while seen is not None:
-        parts += [repr(seen.args), repr(getattr(seen, "context", None))]
-        seen = seen.__cause__ or seen.__context__
-    return "".join(parts)
-
-
 @pytest.mark.parametrize("option", SECRETS, ids=lambda option: option.name)
 def test_a_configuration_shows_no_secret(option: Option, places: list[Any]) -> None:
     kept = 0
@@ -87,6 +80,14 @@ def test_a_configuration_shows_no_secret(option: Option, places: list[Any]) -> N
 def test_reprs_of_rows_show_no_secret() -> None:
     registry = {"url": f"http://u:{CANARY}@h", "basic.auth.user.info": f"u:{CANARY}", "bearer.auth.token": CANARY}
     assert CANARY not in repr(AvroRows(registry=registry, subject="s"))
+
+
+@pytest.mark.parametrize(
+    ("kept", "field"), [(LoadOptions, "producer"), (ClusterOptions, "sasl_users"), (BrokerConfig, "sasl_users")]
+)
+def test_what_keeps_passwords_does_not_show_them(kept: Any, field: str) -> None:
+    (found,) = [each for each in dataclasses.fields(kept) if each.name == field]
+    assert not found.repr
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -6,7 +6,7 @@ import base64
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaprod.broker.embedding import arguments
@@ -57,7 +57,7 @@ class ClusterOptions:
     data_dir: str | os.PathLike[str] | None
     auto_create_topics: bool
     num_partitions: int
-    sasl_users: Mapping[str, str] | None
+    sasl_users: Mapping[str, str] | None = field(repr=False)
     sasl_oauthbearer: bool
     tls_files: Sequence[str | os.PathLike[str]] | None
     options: Mapping[str, str | int | bool] | None

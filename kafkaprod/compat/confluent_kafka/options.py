@@ -65,7 +65,7 @@ class Settings:
     """What Producer needs of the options.
 
     Attributes:
-        engine: The options of kafkaprod's Producer.
+        engine: The options of kafkaprod's Producer; not shown, for the secrets in them.
         on_delivery: Called for every record that has no callback of its own.
         error_cb, stats_cb: Served by poll().
         stats_interval_ms: Between two calls of stats_cb; 0: never.
@@ -75,7 +75,7 @@ class Settings:
         ignored: What to log: options of consumers, callbacks that are never called, no servers.
     """
 
-    engine: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict, repr=False)
     on_delivery: Callable[..., object] | None = None
     error_cb: Callable[..., object] | None = None
     stats_cb: Callable[..., object] | None = None
