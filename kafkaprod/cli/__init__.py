@@ -4,6 +4,7 @@ broker              `kafkaprod broker`: run the embedded broker until SIGTERM or
 cluster             `kafkaprod cluster`: run an embedded cluster until its input or a signal ends it
 doctor              `kafkaprod doctor`: connect, and compare the configuration with cluster and topic
 doctor_spark        `kafkaprod doctor --spark`: examine the interpreter that Spark's Python workers run
+doctor_redaction    the same: which of the options at hand Spark would show
 documentation       make the page docs/cli.md from the parsers
 load                `kafkaprod load`: load files into a topic
 load_spark          `kafkaprod load --engine spark`: spread the inputs of a load over Spark's executors

@@ -12,9 +12,16 @@ from kafkaprod.admin.checkup import ClusterFacts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import find_topic, topic_options
 from kafkaprod.admin.transaction_checkup import examine_transactions, query_transactions
+from kafkaprod.cli.doctor_redaction import look_at_redaction
 from kafkaprod.cli.doctor_spark import examine_spark, look_at_spark
 from kafkaprod.cli.main import examples
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, open_cluster, read_options
+from kafkaprod.cli.producer_arguments import (
+    add_cluster_arguments,
+    make_config,
+    open_cluster,
+    read_options,
+    spelled_options,
+)
 from kafkaprod.cli.terminal import coloured
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
@@ -42,7 +49,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ),
     )
     parser.add_argument("-t", "--topic", help="the topic that you will write to")
-    parser.add_argument("--spark", action="store_true", help="examine the Python that Spark's workers run, too")
+    parser.add_argument(
+        "--spark",
+        action="store_true",
+        help="examine the Python that Spark's workers run, and what Spark would show of secrets, too",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print only warnings and problems")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_cluster_arguments(parser)
@@ -55,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     with open_cluster(options, producer_options) as client:
         findings = examine_cluster(client, make_config(producer_options), options.topic)
     if options.spark:
-        findings += examine_spark(look_at_spark())
+        findings += examine_spark(look_at_spark()) + look_at_redaction(spelled_options(options))
     if options.json:
         print(json.dumps([asdict(finding) | {"level": finding.level.name.lower()} for finding in findings]))
     else:

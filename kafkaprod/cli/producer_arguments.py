@@ -90,6 +90,12 @@ def read_options(arguments: argparse.Namespace, **flags: Any) -> dict[str, Any]:
     return options
 
 
+def spelled_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the file and of `-X` as they are spelled there. Raises ConfigError."""
+    path = arguments.config_file or os.environ.get(ENVIRONMENT)
+    return (read_properties(path) if path is not None else {}) | dict(map(_parse_property, arguments.producer_property))
+
+
 def make_config(options: dict[str, Any]) -> ProducerConfig:
     """Return the whole configuration. Raises ConfigError."""
     return ProducerConfig.from_options(options)
@@ -108,5 +114,6 @@ def open_cluster(arguments: argparse.Namespace, options: dict[str, Any]) -> Clus
 def _parse_property(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"-X {text!r} is not NAME=VALUE")
+        first = text.replace(":", " ").split(maxsplit=1)[:1]  # what follows may be a secret
+        raise ConfigError(f"-X {''.join(first)!r} is not NAME=VALUE")
     return name.strip(), value
