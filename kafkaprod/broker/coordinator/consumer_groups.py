@@ -261,6 +261,10 @@ class ConsumerGroups:
         self._timers.forget(group_id)
 
 
+def _ids(beat: ConsumerHeartbeat) -> tuple[str, ...]:
+    return beat.group_id, beat.member_id, beat.instance_id or "", beat.rack_id or ""
+
+
 def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
     """Refuse a heartbeat that can be in no group.
 
@@ -278,7 +282,7 @@ def check(beat: ConsumerHeartbeat, *, has_own_id: bool) -> None:
         problem = "InstanceId can't be empty."
     elif beat.rack_id == "":
         problem = "RackId can't be empty."
-    elif (longest := max(map(len, (beat.member_id, beat.instance_id or "", beat.rack_id or "")))) > MAX_ID_CHARS:
+    elif (longest := max(map(len, _ids(beat)))) > MAX_ID_CHARS:
         problem = f"An id of {longest} characters is longer than {MAX_ID_CHARS}."
     elif (total := sum(map(len, beat.topic_names or ()))) > MAX_NAMES_CHARS:
         problem = (

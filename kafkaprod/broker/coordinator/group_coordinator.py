@@ -26,6 +26,7 @@ from kafkaprod.broker.coordinator.member import (
     SyncAttempt,
     SyncReply,
     SyncResult,
+    is_no_group_id,
 )
 from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -147,7 +148,7 @@ class GroupCoordinator:
                 reply(JoinResult(error, attempt.member_id))
                 return
         group = self.get(group_id)
-        if not group_id:
+        if is_no_group_id(group_id):
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, attempt.member_id))
         elif group is None and attempt.member_id:
             reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, attempt.member_id))
@@ -206,7 +207,7 @@ class GroupCoordinator:
 
         `version` is OffsetCommit's: members of consumer groups need one whose errors they understand.
         """
-        if not group_id:
+        if is_no_group_id(group_id):
             return ErrorCode.INVALID_GROUP_ID
         consumer_group = self._consumers.get(group_id)
         if consumer_group is not None:

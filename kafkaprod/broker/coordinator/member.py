@@ -30,10 +30,15 @@ class GroupConfig(NamedTuple):
 
 
 MAX_ID_CHARS: Final = 1_024
-"""What a group keeps of each id that a client chooses; clients take UUIDs, or names."""
+"""Of each id that a client chooses and a coordinator keeps; clients take UUIDs, or names."""
 
 MAX_NAMES_CHARS: Final = 256 * 1_024
 """What a group of the new protocol keeps of the topics that a member names."""
+
+
+def is_no_group_id(group_id: str) -> bool:
+    """Whether no group can have that id."""
+    return not 0 < len(group_id) <= MAX_ID_CHARS
 
 
 class JoinAttempt(NamedTuple):

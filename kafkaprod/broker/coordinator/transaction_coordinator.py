@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.coordinator import transaction as rules
 from kafkaprod.broker.coordinator.markers import FINAL_ERRORS, Marker, MarkerSink
+from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
 from kafkaprod.broker.coordinator.transaction import (
     AT_REST,
     PREPARED,
@@ -141,7 +142,7 @@ class TransactionCoordinator:
         self, transactional_id: str, given: ProducerIdAndEpoch | None, timeout_ms: int, now_ms: int
     ) -> Transition:
         """InitProducerId; see `transaction.init`. An unknown id is made."""
-        if not transactional_id:
+        if not 0 < len(transactional_id) <= MAX_ID_CHARS:
             return Transition(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
             return Transition(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

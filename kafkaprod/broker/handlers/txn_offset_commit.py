@@ -12,6 +12,7 @@ from typing import cast
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.coordinator.member import is_no_group_id
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
@@ -46,7 +47,7 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
     changes = check_offsets(broker, request.body, response, now_ms)
     if not changes:
         return response
-    if not request.body.group_id:
+    if is_no_group_id(request.body.group_id):
         return _with_error(response, ErrorCode.INVALID_GROUP_ID)
     if _has_joined(broker, request):
         return _with_error(response, _write(broker, request, changes, now_ms, ErrorCode.NONE))

@@ -90,6 +90,16 @@ def test_unknown_and_empty_group_ids_are_told_apart() -> None:
     assert coordinator.list_groups([]) == []
 
 
+def test_a_group_id_that_is_too_long_makes_no_group() -> None:
+    groups = Groups()
+    longest, too_long = "g" * 1024, "g" * 1025
+    assert groups.join(longest, 0).error_code != ErrorCode.INVALID_GROUP_ID
+    assert groups.join(too_long, 0).error_code == ErrorCode.INVALID_GROUP_ID
+    assert groups.coordinator.check_commit(longest[1:], "", None, -1, 0, 9) == ErrorCode.NONE
+    assert groups.coordinator.check_commit(too_long, "", None, -1, 0, 9) == ErrorCode.INVALID_GROUP_ID
+    assert groups.coordinator.get(too_long) is None
+
+
 def test_group_without_members_and_offsets_stays_until_the_clean_up() -> None:
     groups = Groups()
     groups.stable_member("g", 0)

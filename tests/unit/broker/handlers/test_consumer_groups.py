@@ -110,6 +110,7 @@ def test_first_version_gets_its_member_id_from_the_broker(box: BrokerWithoutSock
         (0, {"group_id": ""}, ErrorCode.INVALID_REQUEST),
         (0, {"instance_id": ""}, ErrorCode.INVALID_REQUEST),
         (0, {"rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        (0, {"group_id": "g" * 1025}, ErrorCode.INVALID_REQUEST),
         (0, {"rack_id": "r" * 1025}, ErrorCode.INVALID_REQUEST),
         (0, {"instance_id": "i" * 1025}, ErrorCode.INVALID_REQUEST),
         (0, {"member_id": "m" * 1025}, ErrorCode.INVALID_REQUEST),

@@ -75,6 +75,17 @@ def let_time_out(box: BrokerWithoutSockets, ms: int = 60_000) -> None:
     box.advance(CHECK_MS)
 
 
+def test_an_id_that_is_too_long_begins_nothing(box: BrokerWithoutSockets) -> None:
+    assert TransactionalClient(box, transactional_id="x" * 1024).init() == 0
+    assert TransactionalClient(box, transactional_id="x" * 1025).init() == ErrorCode.INVALID_REQUEST
+
+
+@EVERY_PROTOCOL
+def test_offsets_of_a_group_whose_id_is_too_long_are_refused(box: BrokerWithoutSockets, versions: Versions) -> None:
+    client = client_of(box, versions)
+    assert client.commit_offset(5, group="g" * 1025) == ErrorCode.INVALID_GROUP_ID
+
+
 # -- visibility --------------------------------------------------------------------------------------------------------
 
 
