@@ -35,6 +35,30 @@ def _exportable(data: Any) -> Any:
     return data
 
 
+def _buffer_sizes(data: Any) -> dict[int, int] | None:
+    """Return the bytes of each buffer of a table by its address; None: its library does not say them.
+
+    Arrays of pyarrow may stand over memory that its owner writes to, and pyarrow does not look at offsets again.
+    """
+    if type(data).__module__.partition(".")[0] != "pyarrow" or hasattr(data, "read_next_batch"):
+        return None
+    sizes: dict[int, int] = {}
+    for column in getattr(data, "columns", [data]):
+        for array in getattr(column, "chunks", [column]):
+            buffers = array.buffers()
+            if hasattr(array, "dictionary"):
+                buffers += array.dictionary.buffers()
+            for buffer in buffers:
+                if buffer is not None:
+                    sizes[buffer.address] = max(buffer.size, sizes.get(buffer.address, 0))
+    return sizes
+
+
+def _stream_of(data: Any) -> ArrowStream:
+    table = _exportable(data)
+    return ArrowStream(table, _buffer_sizes(table))
+
+
 def _converted(convert: Callable[[Any], T], data: Any) -> T:
     """Return what `convert` makes of a table; what a library raises becomes InvalidRecordError."""
     try:
@@ -113,7 +137,7 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
     """
     data = _converted(_reader, data)
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return _converted(ArrowStream, _exportable(data))
+        return _converted(_stream_of, data)
     advice = NOT_YET_TABLES.get(type(data).__name__)
     if advice:
         raise InvalidRecordError(f"a {type(data).__name__} holds no rows yet: pass what its {advice} returns")

@@ -174,10 +174,10 @@ class Call(Arguments):
         arrays = self.buffers.arrays
         if arrays is None:
             return
-        from kafkaprod._core.columns.arrow import ArrowStream
+        from kafkaprod.tables.sources import read_batches
 
         count = len(arrays.table.column_names)
-        (batch,) = ArrowStream(arrays.table)
+        (batch,) = read_batches(arrays.table)
         columns = self.rng.sample(range(count), self.rng.randrange(1, 5))
         index = columns[0]
         self.pick(

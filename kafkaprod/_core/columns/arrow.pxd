@@ -24,6 +24,7 @@ cdef class ArrowStream:
     cdef object _capsule
     cdef readonly tuple fields
     cdef Field _field
+    cdef dict _sizes                        # of the source's buffers, by address; None: not known
     cdef OwnedArray _only                   # of __arrow_c_array__; None: a stream, or taken
     cdef bint _is_over
 

@@ -84,12 +84,15 @@ cdef str BYTE_TYPES = "string, binary, their large, view and fixed-size forms, o
 cdef class ArrowStream:
     """Batches of an object with `__arrow_c_stream__` or `__arrow_c_array__`.
 
+    Args: sizes: bytes of the object's buffers by their addresses, as far as they are known. The interface does not say
+        them: without them, that a last offset or a row count lies within its buffer is the object's word.
     Attributes: fields: the columns' Fields (`name`, `type_name`). A lone array or series is a table of one column.
     Raises: InvalidRecordError: the object has neither method, or its structs break the specification.
     """
 
-    def __cinit__(self, source not None):
+    def __cinit__(self, source not None, dict sizes=None):
         cdef ArrowSchema schema
+        self._sizes = sizes
         memset(&schema, 0, sizeof(schema))
         if hasattr(source, "__arrow_c_stream__"):
             self._capsule = source.__arrow_c_stream__()
@@ -98,7 +101,7 @@ cdef class ArrowStream:
             schema_capsule, array_capsule = source.__arrow_c_array__()
             _move_schema(schema_capsule, &schema)
             try:
-                self._only = adopt_array(<ArrowArray *>_pointer(array_capsule, b"arrow_array"))
+                self._only = adopt_array(<ArrowArray *>_pointer(array_capsule, b"arrow_array"), sizes)
             except BaseException:
                 _release_schema(&schema)
                 raise
@@ -156,7 +159,7 @@ cdef class ArrowStream:
         if following.release is NULL:
             self._is_over = True
             raise StopIteration
-        return _batch(self._field, adopt_array(&following))
+        return _batch(self._field, adopt_array(&following, self._sizes))
 
 
 cdef void *_pointer(object capsule, const char *name) except NULL:

@@ -42,6 +42,7 @@ cdef class OwnedArray:
     cdef void **_allocations
     cdef Py_ssize_t _allocation_count
     cdef list _kept                         # of make_batch: the buffers' owners
+    cdef dict _sizes                        # address of a buffer -> its bytes, as far as they are known
 
     cdef void *_allocate(self, int64_t count, int64_t size) except NULL
     cdef ArrowNode *node(self, const ArrowArray *array, Field field, int64_t offset, int64_t length, str path) except NULL
@@ -51,6 +52,7 @@ cdef class OwnedArray:
                              str path) except? NULL
     cdef int _fill_buffers(self, ArrowNode *node, const ArrowArray *array, Field field, str path) except -1
     cdef const uint8_t *_visible_rows(self, const ArrowNode *node) except NULL
+    cdef int64_t _known_size(self, const void *buffer) except -2
     cdef const void *_offsets(self, const ArrowArray *array, int64_t end, int64_t size, Field field, str path) except NULL
     cdef const char *_bytes(self, const ArrowArray *array, int64_t size, Field field, str path) except NULL
     cdef int _fill_views(self, ArrowNode *node, const ArrowArray *array, str path) except -1
@@ -62,7 +64,7 @@ cdef enum:
 
 
 cdef OwnedArray new_owner()
-cdef OwnedArray adopt_array(ArrowArray *source)
+cdef OwnedArray adopt_array(ArrowArray *source, dict sizes)
 
 
 cdef inline bint is_valid(const ArrowNode *node, int64_t i) noexcept nogil:

@@ -1,8 +1,9 @@
 """Takes ArrowArray structs over and checks them, so that loops without the GIL need no check.
 
 What the C data interface allows to check is checked: counts of buffers and children, missing buffers, lengths of
-children, offsets, views, indices. How long a plain buffer is it does not say: that is the producer's word. An array is
-released exactly once, when the last column that reads it dies. Buffers that are not aligned are copied.
+children, offsets, views, indices. How long a plain buffer is it does not say: that is the producer's word, unless the
+caller knows the sizes. An array is released exactly once, when the last column that reads it dies. Buffers that are not
+aligned are copied.
 """
 
 cimport cython
@@ -36,11 +37,15 @@ cdef OwnedArray new_owner():
     return OwnedArray.__new__(OwnedArray)
 
 
-cdef OwnedArray adopt_array(ArrowArray *source):
-    """Move the struct out of `source` and mark that as released, as the specification demands."""
+cdef OwnedArray adopt_array(ArrowArray *source, dict sizes):
+    """Move the struct out of `source` and mark that as released, as the specification demands.
+
+    With `sizes`, bytes of a buffer by its address, buffers that are shorter than their rows need are refused.
+    """
     cdef OwnedArray owner = new_owner()
     if source is NULL or source.release is NULL:
         raise InvalidRecordError("the Arrow array has been released, or was consumed before")
+    owner._sizes = sizes
     owner.array = source[0]
     source.release = NULL
     return owner
@@ -112,6 +117,8 @@ cdef class OwnedArray:
             node.validity = <const uint8_t *>array.buffers[0]
             if node.validity is NULL and array.null_count > 0:
                 raise InvalidRecordError(f"column {path!r} has null_count={array.null_count} but no validity bitmap")
+            if node.validity is not NULL:
+                self._buffer(array, 0, (node.offset + node.length + 7) // 8, 1, field, path)
         return self._fill_buffers(node, array, field, path)
 
     cdef int _fill_buffers(self, ArrowNode *node, const ArrowArray *array, Field field, str path) except -1:
@@ -171,6 +178,7 @@ cdef class OwnedArray:
         """A buffer of `count` items, aligned to their size; NULL only where there are no items."""
         cdef const void *buffer
         cdef void *copy
+        cdef int64_t known
         if index >= array.n_buffers:
             raise InvalidRecordError(f"column {path!r} of type {field.type_name} has only {array.n_buffers} buffers")
         if count > MOST_BYTES // max(size, <int64_t>1):
@@ -180,14 +188,26 @@ cdef class OwnedArray:
             if count * size > 0:
                 raise InvalidRecordError(f"column {path!r} of type {field.type_name}: buffer {index} is missing")
             return NO_BYTES
+        known = self._known_size(buffer)
+        if 0 <= known < count * size:
+            raise InvalidRecordError(
+                f"column {path!r} of type {field.type_name}: its buffer {index} has {known} bytes, but its rows reach to "
+                f"byte {count * size}"
+            )
         if <size_t>buffer % <size_t>_alignment(size):
             copy = self._allocate(count, size)
             memcpy(copy, buffer, <size_t>(count * size))
             return copy
         return buffer
 
+    cdef int64_t _known_size(self, const void *buffer) except -2:
+        """The bytes of a buffer; -1: not known."""
+        if self._sizes is None:
+            return -1
+        return <int64_t>self._sizes.get(<size_t>buffer, -1)
+
     cdef const void *_offsets(self, const ArrowArray *array, int64_t end, int64_t size, Field field, str path) except NULL:
-        if end == 0 and array.n_buffers > 1 and array.buffers[1] is NULL:
+        if end == 0 and array.n_buffers > 1 and (array.buffers[1] is NULL or self._known_size(array.buffers[1]) == 0):
             return self._allocate(1, size)      # the specification lets an empty array go without its one offset
         return self._buffer(array, 1, end + 1, size, field, path)
 
