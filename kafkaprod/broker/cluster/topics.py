@@ -311,9 +311,14 @@ class TopicTable(ABC):
         return self._parse(properties) if properties else self._defaults
 
 
+def is_legal_name(name: str) -> bool:
+    """Whether a topic may have that name."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def check_name(name: str) -> None:
     """Raise RequestRefusedError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
-    if not _NAME.fullmatch(name) or name in (".", ".."):
+    if not is_legal_name(name):
         raise RequestRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name[:260]!r} is not 1 to 249 of a-z A-Z 0-9 . _ -"
         )
