@@ -30,6 +30,8 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, TWO_PHASE_COMMIT = 10, 11, 12
 # Permissions.
 DENY, ALLOW = 2, 3
 
+MAX_CHANGES_OF_REQUEST: Final = 10_000
+"""Kafka's MAX_RECORDS_PER_USER_OP: other requests wait while the entries are written."""
 WILDCARD = "*"
 EVERYBODY = "User:*"
 _OPERATIONS: Final = range(ALL, TWO_PHASE_COMMIT + 1)
@@ -162,13 +164,16 @@ class Acls:
         """Add checked entries; those that exist are not doubled.
 
         Raises:
-            RequestRefusedError: KAFKA_STORAGE_ERROR, they could not be written.
+            RequestRefusedError: KAFKA_STORAGE_ERROR, they could not be written; POLICY_VIOLATION, they are too many.
         """
-        self._put(dict.fromkeys((*self._entries.all, *acls)))
+        entries = dict.fromkeys((*self._entries.all, *acls))
+        _check_count(len(entries) - len(self._entries.all))
+        self._put(entries)
 
     def remove(self, acls: Collection[Acl]) -> None:
-        """Remove entries. Raises RequestRefusedError KAFKA_STORAGE_ERROR if that cannot be written."""
+        """Remove entries. Raises RequestRefusedError as `add`."""
         gone = frozenset(acls)
+        _check_count(len(gone))
         self._put(acl for acl in self._entries.all if acl not in gone)
 
     def is_allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -215,6 +220,14 @@ class Acls:
 
     def _put(self, acls: Iterable[Acl]) -> None:
         self._settings.put(ACLS, [list(acl) for acl in acls])
+
+
+def _check_count(changed: int) -> None:
+    if changed > MAX_CHANGES_OF_REQUEST:
+        text = (
+            f"{changed} entries are more than the {MAX_CHANGES_OF_REQUEST} that one request may change: send several."
+        )
+        raise RequestRefusedError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def check_filter(wanted: AclFilter) -> None:

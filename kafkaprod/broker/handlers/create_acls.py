@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.calls.request import ClientRequest, Lane
+from functools import partial
+
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.acls import Acl, check_new
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
@@ -16,8 +19,12 @@ LANE = Lane.CONTROL
 MAX_VERSION = 3
 
 
-def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Response:
-    """Check each entry and add the good ones."""
+def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Outcome:
+    """Check entry by entry, then add the good ones at once."""
+    return run_in_control_steps(broker, _create_all(broker, request), partial(refuse, request))
+
+
+def _create_all(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Steps[Response]:
     results = []
     good = []
     for creation in request.body.creations:
@@ -37,6 +44,7 @@ def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Respons
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
+        yield Pause.SHORT
     try:
         broker.acls.add(good)
     except BrokerError as error:

@@ -45,7 +45,7 @@ def frame_of(request: Request, version: int) -> bytes:
 
 
 def many_acls(prefix: str) -> bytes:
-    """Entries for as many names as a request may have; they are for somebody else."""
+    """Entries for as many names as a request may change; they are for somebody else."""
     creations = [
         AclCreation(
             resource_type=acls.TOPIC,
@@ -56,13 +56,13 @@ def many_acls(prefix: str) -> bytes:
             operation=acls.READ,
             permission_type=acls.ALLOW,
         )
-        for number in range(MANY)
+        for number in range(acls.MAX_CHANGES_OF_REQUEST)
     ]
     return frame_of(CreateAclsRequest(creations=creations), 2)
 
 
 def deleted_acls() -> Iterator[bytes]:
-    """Many entries, then as many filters as a request may have: a half finds one entry each, a half none."""
+    """Many entries, then as many filters as a request may have: some find one entry each, the others none."""
     filters = [
         DeleteAclsFilter(
             resource_type_filter=acls.TOPIC,
@@ -71,7 +71,7 @@ def deleted_acls() -> Iterator[bytes]:
             operation=acls.ANY,
             permission_type=acls.ANY,
         )
-        for number in range(MANY // 2, MANY + MANY // 2)
+        for number in range(acls.MAX_CHANGES_OF_REQUEST // 2, acls.MAX_CHANGES_OF_REQUEST // 2 + MANY)
     ]
     while True:
         yield many_acls("none-")
@@ -79,8 +79,8 @@ def deleted_acls() -> Iterator[bytes]:
 
 
 def looked_up_acls() -> Iterator[bytes]:
-    """Many entries, and requests of as many names, each of which has to be looked up in them."""
-    yield many_acls("none-")
+    """Many entries, and requests of many names, each of which has to be looked up in them."""
+    yield from (many_acls(prefix) for prefix in ("none-", "no-", "n-"))
     names = [MetadataRequestTopic(name=f"other-{number}") for number in range(MANY)]
     wanted = [FetchTopic(topic=f"other-{number}", partitions=[]) for number in range(MANY)]
     while True:

@@ -168,7 +168,11 @@ def _many_names_of_a_member(elements: int) -> Case:
 
 def _many_entries(_: int) -> Case:
     everything = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-    return Case([many_acls("none-")], frame_of(everything, 3))
+    return Case([many_acls(prefix) for prefix in ("none-", "no-")], frame_of(everything, 3))
+
+
+def _many_entries_come(_: int) -> Case:
+    return Case([many_acls("none-")], many_acls("no-"))
 
 
 def _many_entries_go(elements: int) -> Case:
@@ -198,6 +202,7 @@ _CASES: Final[Mapping[ApiKey, Sequence[Callable[[int], Case]]]] = {
     ApiKey.CREATE_PARTITIONS: (_many_partitions,),
     ApiKey.DESCRIBE_CONFIGS: (_options_of_one_topic,),
     ApiKey.DESCRIBE_ACLS: (_many_entries,),
+    ApiKey.CREATE_ACLS: (_many_entries_come,),
     ApiKey.DELETE_ACLS: (_many_entries_go,),
     ApiKey.DESCRIBE_LOG_DIRS: (_all_sizes,),
     ApiKey.ELECT_LEADERS: (_all_leaders,),

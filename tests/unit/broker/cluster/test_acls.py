@@ -82,6 +82,23 @@ def test_entries_are_kept_and_not_doubled() -> None:
     assert made.find(everything) == [entry(acls.WRITE)]
 
 
+def test_more_entries_than_one_request_may_change_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acls, "MAX_CHANGES_OF_REQUEST", 3)
+    kept = make()
+    entries = [entry(acls.READ, name=f"t{number}") for number in range(4)]
+    with pytest.raises(
+        RequestRefusedError, match="4 entries are more than the 3 that one request may change"
+    ) as caught:
+        kept.add(entries)
+    assert caught.value.code == ErrorCode.POLICY_VIOLATION
+    assert list(kept.all) == []
+    kept.add(entries[:3])
+    kept.add(entries[3:])
+    with pytest.raises(RequestRefusedError, match="send several"):
+        kept.remove(entries)
+    assert list(kept.all) == entries
+
+
 def test_write_to_some_topic_is_enough_for_an_idempotent_producer() -> None:
     made = make(entry(acls.WRITE), allows_if_none=False)
     assert made.is_allowed_for_any(ANN, "h", acls.WRITE, TOPIC)

@@ -15,6 +15,7 @@ from kafkaprod.broker.cluster.acls import Acl
 from kafkaprod.broker.cluster.authorization import ITEM_RIGHTS, RIGHTS
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS, SPECIAL_RULES
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -180,15 +181,17 @@ def test_topics_are_made_with_a_right_to_the_topic_or_the_cluster(box: BrokerWit
 
 
 def test_acls_are_made_and_shown_by_whoever_may(box: BrokerWithoutSockets) -> None:
-    creation = AclCreation(
-        resource_type=acls.GROUP,
-        resource_name="g",
-        principal="User:bob",
-        host="*",
-        operation=acls.READ,
-        permission_type=acls.ALLOW,
-    )
-    request = CreateAclsRequest(creations=[creation])
+    def creation(name: str) -> AclCreation:
+        return AclCreation(
+            resource_type=acls.GROUP,
+            resource_name=name,
+            principal="User:bob",
+            host="*",
+            operation=acls.READ,
+            permission_type=acls.ALLOW,
+        )
+
+    request = CreateAclsRequest(creations=[creation("g")])
     assert box.ask(request, CreateAclsResponse, 3).results[0].error_code == 31
     box.user = "root"
     assert box.ask(request, CreateAclsResponse, 3).results[0].error_code == 0
@@ -198,6 +201,11 @@ def test_acls_are_made_and_shown_by_whoever_may(box: BrokerWithoutSockets) -> No
         (acls.TOPIC, "mine", 1),
         (acls.GROUP, "g", 1),
     ]
+    names = map(str, range(acls.MAX_CHANGES_OF_REQUEST + 1))
+    too_many = CreateAclsRequest(creations=list(map(creation, names)))
+    results = box.ask(too_many, CreateAclsResponse, 3).results
+    assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
+    assert len(results) == len(too_many.creations)
     box.user = "bob"
     assert box.ask(everything, DescribeAclsResponse, 3).error_code == 31
     assert committed(box) == -1
