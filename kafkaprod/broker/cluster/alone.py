@@ -17,10 +17,12 @@ from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.cluster.standing import Doors, OnErrors, OnMarkers, Refuse, Standing, WantedMarkers
 from kafkaprod.broker.cluster.topics import INTERNAL_TOPIC_OPTIONS, Topic
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
+from kafkaprod.broker.controller.controller import NO_LEVELS
 from kafkaprod.broker.coordinator.coordinators import Coordinator
 from kafkaprod.broker.coordinator.transaction import TV2, ProducerIdAndEpoch
 from kafkaprod.broker.coordinator.transaction_coordinator import OpenTransaction
 from kafkaprod.broker.listeners import Endpoint
+from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.log_config import parse_properties
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir
@@ -64,7 +66,9 @@ class Alone(Standing):
     def find_topics(self, log_dir: LogDir) -> KnownTopics:
         """Read the metadata; return what it says of topics."""
         broker = self._broker
-        controller = self.controller = OwnController(log_dir, broker.clock, broker.endpoints)
+        version = broker.config.transactions.version
+        levels = NO_LEVELS if version is None else {TRANSACTION_VERSION: version}
+        controller = self.controller = OwnController(log_dir, broker.clock, broker.endpoints, levels)
         broker.settings.ask_controller = controller.ask
         controller.on_change = broker.settings.follow
         broker.settings.follow(controller.image)

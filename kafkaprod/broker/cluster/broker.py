@@ -38,6 +38,7 @@ from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.coordinator.transaction_coordinator import RunLater, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.listeners import Endpoint
+from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
 from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
@@ -154,6 +155,10 @@ class Broker:
     def image(self) -> ClusterImage:
         """The metadata."""
         return self.topics.image
+
+    def level_of(self, feature: str) -> int:
+        """Return the level of a feature of the cluster, 0 for one that it has not. Thread-safe."""
+        return self.image.features.get(feature, 0)
 
     def describe_options(self) -> dict[str, str]:
         """Return the broker's options under Kafka's names."""
@@ -279,7 +284,6 @@ class Broker:
             LogError: CORRUPT_MESSAGE, the log is damaged.
             CorruptDataError: A record of it is.
         """
-        log = TransactionLog(
-            logs, partial(self.standing.make_internal_log, TRANSACTIONS_TOPIC), self.config.transactions.version
-        )
+        make_log = partial(self.standing.make_internal_log, TRANSACTIONS_TOPIC)
+        log = TransactionLog(logs, make_log, lambda: self.level_of(TRANSACTION_VERSION))
         return TransactionCoordinator(self.config.transactions, log, self.producer_ids.allocate, markers, run_later)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.controller import NO_LEVELS, Controller
 from kafkaprod.broker.controller.disk_log import (
     METADATA_CONFIG,
     METADATA_PARTITION,
@@ -51,13 +51,16 @@ class OwnController:
         on_change: Called with the image after each change.
     """
 
-    def __init__(self, log_dir: LogDir, clock: Clock, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(
+        self, log_dir: LogDir, clock: Clock, endpoints: Mapping[str, Endpoint], levels: Mapping[str, int] = NO_LEVELS
+    ) -> None:
         """Read the log, or make it, and register the broker.
 
         Args:
             log_dir: The log directory of the broker; its partitions need not be open yet.
             clock: Gives the times in the log.
             endpoints: Where clients reach the broker, by protocol.
+            levels: Levels of features that are set with this start.
 
         Raises:
             CorruptDataError: A record is not known.
@@ -76,6 +79,7 @@ class OwnController:
             batches=tuple(self._log.batches()),
             persist=lambda batch, _: self._log.append(batch),
             voter_id=self._node_id,
+            levels=levels,
         )
         self.image = self._controller.context.image
         self._register(cluster_id, endpoints)

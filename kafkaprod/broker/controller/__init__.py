@@ -10,6 +10,7 @@ controller     takes one event at a time: a handler decides, records are appende
 event_queue    events in order, and timers
 registrations  brokers come, beat, are fenced, shut down
 topics         topics and partitions are created and deleted; placement says where
+features       levels of features: what UpdateFeatures may change
 settings       options, access control entries, quotas and credentials
 partitions     leaders' requests to change an ISR, elections on request
 channels       pushes the log to each broker

@@ -16,9 +16,10 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
-from kafkaprod.broker.controller import partitions, reassignments, registrations, settings, topics
+from kafkaprod.broker.controller import features, partitions, reassignments, registrations, settings, topics
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
@@ -41,22 +42,21 @@ from kafkaprod.broker.controller.events import (
     RegisterBroker,
     SessionExpired,
     UnregisterBroker,
+    UpdateFeatures,
 )
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
-from kafkaprod.broker.metadata.records import FeatureLevelRecord, NoOpRecord
+from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
 DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
 LEADER_CHECK_MS: Final = 1000
+NO_LEVELS: Final[Mapping[str, int]] = MappingProxyType({})
 CONTROLLER_ID: Final = 3000
 """As clients see a controller that is no broker; brokers count from 1."""
-
-METADATA_VERSION: Final = 25
-"""4.0-IV3, whose records are written. Apache Kafka's tools read a log that begins with it."""
 
 logger = logging.getLogger("kafkaprod.broker.controller")
 
@@ -78,6 +78,7 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     Reassign: reassignments.reassign,
     AllocateProducerIds: partitions.allocate_producer_ids,
     ChangeSettings: settings.change,
+    UpdateFeatures: features.update,
     LookForLeaders: partitions.look_for_leaders,
 }
 
@@ -103,6 +104,7 @@ class Controller:
         persist: Callable[[MetadataBatch, ClusterImage], None] | None = None,
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
         voter_id: int = CONTROLLER_ID,
+        levels: Mapping[str, int] = NO_LEVELS,
     ) -> None:
         """Start a controller process on the log that an earlier one left.
 
@@ -115,6 +117,7 @@ class Controller:
             persist: Called with each new batch, before anything else sees it, and the image that it will change.
             default_configs: Options of topics that do not set them.
             voter_id: The node that is the quorum.
+            levels: Levels that features get with this start; a new log has the default of others.
         """
         self.voter_id = voter_id
         self.log = MetadataLog(batches)
@@ -127,8 +130,7 @@ class Controller:
         self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), generator)
         for batch in batches:
             self._apply(batch)
-        first = [] if batches else [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
-        self._append([*first, NoOpRecord()], now_ms)
+        self._append([*features.missing_levels(self.context.image, levels), NoOpRecord()], now_ms)
         for broker in self.context.image.brokers.values():
             self.context.sessions[broker.broker_id] = now_ms + session_timeout_ms
         self._follow_registrations(now_ms)

@@ -8,6 +8,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kafkaprod.broker.metadata.features import SUPPORTED
 from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
@@ -28,6 +29,7 @@ class RegisterBroker(NamedTuple):
     rack: str | None = None
     previous_epoch: int = -1
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
+    features: Mapping[str, tuple[int, int]] = SUPPORTED
     reply: Reply = no_reply
 
 
@@ -240,6 +242,20 @@ class SettingsAnswer(NamedTuple):
     end_offset: int = -1
 
 
+class UpdateFeatures(NamedTuple):
+    """Change levels of features, or only check whether they could be changed.
+
+    Attributes:
+        controller_id: The controller's node, for messages.
+        levels: By name: the level, and the kind of change (`features.UpgradeType`).
+    """
+
+    controller_id: int
+    levels: Mapping[str, tuple[int, int]]
+    validate_only: bool = False
+    reply: Reply = no_reply
+
+
 class LookForLeaders(NamedTuple):
     """The timer that gives leaderless partitions a leader where unclean elections are allowed."""
 
@@ -262,6 +278,7 @@ Event = (
     | Reassign
     | AllocateProducerIds
     | ChangeSettings
+    | UpdateFeatures
     | LookForLeaders
 )
 

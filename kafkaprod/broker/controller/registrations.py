@@ -20,9 +20,11 @@ from kafkaprod.broker.controller.events import (
     TopicAnswer,
     UnregisterBroker,
 )
+from kafkaprod.broker.metadata.features import reason_not_supported
 from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage
 from kafkaprod.broker.metadata.records import (
     BrokerEndpoint,
+    BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
@@ -38,7 +40,8 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
     """Register a broker, fenced.
 
     Refused: INCONSISTENT_CLUSTER_ID, another cluster's id; DUPLICATE_BROKER_REGISTRATION, another process of this id
-    whose session lives (it tries again until the session ends). The same process again gets its epoch again, and no
+    whose session lives (it tries again until the session ends); UNSUPPORTED_VERSION, a build without a level that a
+    feature has. The same process again gets its epoch again, and no
     record (KAFKA-16952). A new process, or one that did not stop cleanly, leaves every ISR in the same batch, since it
     may have lost what it had acknowledged.
     """
@@ -50,6 +53,8 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
         return Decision([], Registered(ErrorCode.NONE, known.epoch))
     if known is not None and not known.is_fenced and context.is_alive(known, now_ms):
         return Decision([], Registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1))
+    if not _has_levels(context, event):
+        return Decision([], Registered(ErrorCode.UNSUPPORTED_VERSION, -1))
     epoch = context.image.end_offset
     records: list[Struct] = [
         RegisterBrokerRecord(
@@ -60,6 +65,10 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
                 BrokerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
                 for name, host, port, protocol in event.endpoints
             ],
+            features=[
+                BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in event.features.items()
+            ],
             rack=event.rack,
         )
     ]
@@ -69,6 +78,15 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
     context.applied[event.broker_id] = 0
     context.shutdown_offsets.pop(event.broker_id, None)
     return Decision(records, Registered(ErrorCode.NONE, epoch))
+
+
+def _has_levels(context: ControllerContext, event: RegisterBroker) -> bool:
+    """Return whether a broker's build has all levels that features have."""
+    bounds = event.features
+    return all(
+        reason_not_supported(level, "", bounds.get(name, (0, 0))) is None
+        for name, level in context.image.features.items()
+    )
 
 
 def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Decision:

@@ -26,6 +26,7 @@ from kafkaprod.broker.controller.events import (
     Reassign,
     SettingsAnswer,
     TopicAnswer,
+    UpdateFeatures,
 )
 from kafkaprod.broker.controller.quorum import describe_quorum
 from kafkaprod.broker.metadata.image import PartitionKey
@@ -64,6 +65,11 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kafkaprod.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from kafkaprod.protocol.schema import Request, Response
 
 Reply = Callable[[Response], None]
@@ -78,6 +84,7 @@ VERSIONS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, 1),
     ApiKey.DESCRIBE_QUORUM: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.UPDATE_FEATURES: (1, 1),
     ApiKey.ALTER_PARTITION: (3, 3),
     ApiKey.BROKER_REGISTRATION: (3, 3),
     ApiKey.BROKER_HEARTBEAT: (0, 0),
@@ -139,6 +146,18 @@ def _change_settings(controller: Controller, request: ChangeSettingsRequest, now
 
     records = tuple(decode(bytes(record)) for record in request.records)
     controller.queue.put(ChangeSettings(records, answered), now_ms)
+
+
+def _update_features(controller: Controller, request: UpdateFeaturesRequest, now_ms: int, reply: Reply) -> None:
+    def answered(answer: TopicAnswer | ErrorCode) -> None:
+        outcome = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
+        if outcome.error:
+            reply(UpdateFeaturesResponse(error_code=outcome.error, error_message=outcome.message))
+        else:
+            reply(UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=name) for name in levels]))
+
+    levels = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
+    controller.queue.put(UpdateFeatures(controller.voter_id, levels, request.validate_only, answered), now_ms)
 
 
 def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
@@ -312,4 +331,5 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     AlterPartitionReassignmentsRequest: _reassign,
     DescribeQuorumRequest: describe_quorum,
     ChangeSettingsRequest: _change_settings,
+    UpdateFeaturesRequest: _update_features,
 }

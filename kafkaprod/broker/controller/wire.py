@@ -36,6 +36,7 @@ from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest,
 from kafkaprod.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    Feature,
     Listener,
 )
 from kafkaprod.protocol.messages.replicate_metadata import (
@@ -67,6 +68,10 @@ def registration_request(event: RegisterBroker) -> BrokerRegistrationRequest:
             Listener(name=name, host=host, port=port, security_protocol=protocol)
             for name, host, port, protocol in event.endpoints
         ],
+        features=[
+            Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in event.features.items()
+        ],
         rack=event.rack,
         previous_broker_epoch=event.previous_epoch,
     )
@@ -87,6 +92,7 @@ def registration_event(request: BrokerRegistrationRequest, reply: Any) -> Regist
         request.rack,
         request.previous_broker_epoch,
         tuple((each.name, each.host, each.port, each.security_protocol) for each in request.listeners),
+        {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features},
         reply,
     )
 

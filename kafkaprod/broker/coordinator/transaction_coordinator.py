@@ -44,21 +44,21 @@ class TransactionConfig:
     """Options of the transaction coordinator.
 
     Attributes:
-        version: Level of the feature transaction.version, 0 to 2.
+        version: Level that the feature transaction.version gets at the start of a broker alone, 0 to 2; None leaves it.
         max_timeout_ms: transaction.max.timeout.ms.
         timeout_check_ms: transaction.abort.timed.out.transaction.cleanup.interval.ms.
         id_expiration_ms: transactional.id.expiration.ms; ids not used for this time are forgotten.
         expiration_check_ms: transaction.remove.expired.transaction.cleanup.interval.ms.
     """
 
-    version: int = 2
+    version: int | None = None
     max_timeout_ms: int = 900_000
     timeout_check_ms: int = 10_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
     expiration_check_ms: int = 3_600_000
 
     def __post_init__(self) -> None:
-        if not 0 <= self.version <= TV2:
+        if self.version is not None and not 0 <= self.version <= TV2:
             raise ConfigError(f"transaction_version={self.version} is not in 0..{TV2}")
         for name in ("max_timeout_ms", "timeout_check_ms", "id_expiration_ms", "expiration_check_ms"):
             if getattr(self, name) < 1:
@@ -107,7 +107,7 @@ class TransactionCoordinator:
     @property
     def level(self) -> int:
         """The level of the feature transaction.version."""
-        return self._config.version
+        return self._log.level
 
     # -- start ---------------------------------------------------------------------------------------------------------
 

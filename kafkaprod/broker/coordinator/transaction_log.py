@@ -40,13 +40,15 @@ class TransactionLog:
         coordinator_epoch: Goes into the markers.
     """
 
-    def __init__(self, logs: Sequence[CoordinatorLog], make_log: Callable[[], CoordinatorLog], level: int) -> None:
+    def __init__(
+        self, logs: Sequence[CoordinatorLog], make_log: Callable[[], CoordinatorLog], find_level: Callable[[], int]
+    ) -> None:
         """Read the logs.
 
         Args:
             logs: The partitions in order; empty if there are none yet.
             make_log: Makes the only one, at the first write.
-            level: The level of the feature transaction.version; decides the format of records.
+            find_level: Returns the level of the feature transaction.version; it decides the format of records.
 
         Raises:
             LogError: CORRUPT_MESSAGE, a log is damaged.
@@ -55,7 +57,7 @@ class TransactionLog:
         self.states: dict[str, Transaction] = {}
         self.coordinator_epoch = max((log.latest_epoch for log in logs), default=0)
         self.coordinator_epoch = max(self.coordinator_epoch, 0)
-        self._level = level
+        self._find_level = find_level
         self._logs = [InternalLog(log, make_log) for log in logs] or [InternalLog(None, make_log)]
         for transactional_id, state in self._replay():
             if state is not None:
@@ -63,13 +65,18 @@ class TransactionLog:
             else:
                 self.states.pop(transactional_id, None)
 
+    @property
+    def level(self) -> int:
+        """The level of the feature transaction.version now."""
+        return self._find_level()
+
     def write(self, after: Transaction) -> None:
         """Make a state durable, then visible.
 
         Raises:
             LogError: The log takes no appends; the states are unchanged.
         """
-        record = encode_transaction(after, self._level)
+        record = encode_transaction(after, self.level)
         self._logs[self._partition_of(after.transactional_id)].append([record], after.last_update_ms)
         self.states[after.transactional_id] = after
 
@@ -124,7 +131,7 @@ class TransactionLog:
         return is_done
 
     def _encode(self, state: Transaction) -> KeyValue:
-        return encode_transaction(state, self._level)
+        return encode_transaction(state, self.level)
 
     def _replay(self) -> Iterator[tuple[str, Transaction | None]]:
         for log in self._logs:

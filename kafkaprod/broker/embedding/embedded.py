@@ -74,7 +74,7 @@ class EmbeddedBroker:
         flush_policy: str = "interval:1000",
         retention_ms: int = -1,
         initial_rebalance_delay_ms: int = 0,
-        transaction_version: int = 2,
+        transaction_version: int | None = None,
         transaction_max_timeout_ms: int = 900_000,
         transactional_id_expiration_ms: int = 7 * 24 * 3_600_000,
         sasl_users: Mapping[str, str] | None = None,
@@ -102,7 +102,7 @@ class EmbeddedBroker:
                 are, which brokers with Kafka's default of 7 days look at every 5 minutes.
             initial_rebalance_delay_ms: How long a new group waits for its first members.
             transaction_version: Level of the feature `transaction.version`: 2 for the protocol of Kafka 4 (KIP-890),
-                0 or 1 for the one before.
+                0 or 1 for the one before. None keeps the level that a data directory has; new ones have 2.
             transaction_max_timeout_ms: Longest transaction timeout a producer may request.
             transactional_id_expiration_ms: Transactional ids that are not used for this time are forgotten.
             sasl_users: User name -> password; clients must log in if there are any (PLAIN, SCRAM-SHA-256, -512).
@@ -374,7 +374,9 @@ def _checked_options(
         "retention_ms": arguments.milliseconds("retention_ms", retention_ms, -1),
         "initial_rebalance_delay_ms": arguments.milliseconds("initial_rebalance_delay_ms", initial_rebalance_delay_ms),
         "transactions": {
-            "version": arguments.whole("transaction_version", transaction_version, 0, 2),
+            "version": None
+            if transaction_version is None
+            else arguments.whole("transaction_version", transaction_version, 0, 2),
             "max_timeout_ms": arguments.milliseconds("transaction_max_timeout_ms", transaction_max_timeout_ms, 1),
             "timeout_check_ms": _TRANSACTION_CHECK_MS,
             "id_expiration_ms": expiration_ms,

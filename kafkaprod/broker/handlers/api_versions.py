@@ -1,9 +1,10 @@
 """ApiVersions (18): which versions of which APIs this broker speaks; computed from the handlers.
 
 An unknown version is answered before it comes here, with UNSUPPORTED_VERSION in the encoding of version 0 (KIP-511).
-Features: `transaction.version`, from level 2 on clients use the second version of the transaction protocol;
-`group.version`, at level 1 groups of the consumer protocol (KIP-848). Their epoch is the offset of the metadata, which
-grows with each start: clients keep the levels of the highest epoch that they have seen.
+Features are those of `metadata.features`: from level 2 of `transaction.version` on clients use the second version of
+the transaction protocol. Before version 4 those that may have level 0 are not among the supported ones, as in Kafka.
+The epoch is the offset of the metadata, which grows with each change and each start: clients keep the levels of the
+highest epoch that they have seen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.transaction import TV2
+from kafkaprod.broker.metadata.features import SUPPORTED
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import (
@@ -39,28 +40,24 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    lowest = 0 if request.version >= _FIRST_VERSION_WITH_LEVEL_0 else 1
-    levels = {"group.version": _group_level(broker), "transaction.version": broker.transactions.level}
-    highest = {"group.version": 1, "transaction.version": TV2}
+    has_level_0 = request.version >= _FIRST_VERSION_WITH_LEVEL_0
     return ApiVersionsResponse(
         api_keys=_entries(
             broker.peer_api_versions if request.is_peer else broker.api_versions, has_login=request.login is not None
         ),
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=lowest, max_version=level) for name, level in highest.items()
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in SUPPORTED.items()
+            if lowest or has_level_0
         ],
         finalized_features_epoch=max(broker.image.end_offset - 1, 0),
         # A feature at level 0 is not listed.
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in levels.items()
+            for name, level in dict(broker.image.features).items()
             if level
         ],
     )
-
-
-def _group_level(broker: Broker) -> int:
-    return int(ApiKey.CONSUMER_GROUP_HEARTBEAT in broker.api_versions)
 
 
 def _entries(versions: Mapping[ApiKey, tuple[int, int]], *, has_login: bool) -> list[ApiVersion]:

@@ -17,6 +17,7 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ConsumerMember
 from kafkaprod.broker.coordinator.consumer_member import Assignment as AssignedPartitions
 from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.metadata.features import GROUP_VERSION
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.consumer_group_describe import (
@@ -31,6 +32,7 @@ from kafkaprod.protocol.messages.consumer_group_describe import (
 API = ApiKey.CONSUMER_GROUP_DESCRIBE
 LANE = Lane.CONTROL
 MAX_VERSION = 1
+NEEDS_LEVEL = GROUP_VERSION
 COORDINATED_BY = GROUPS
 
 _CLASSIC_TYPE = 0

@@ -19,6 +19,7 @@ from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
+from kafkaprod.broker.metadata.features import GROUP_VERSION
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages
@@ -31,6 +32,7 @@ from kafkaprod.protocol.messages.consumer_group_heartbeat import (
 API = ApiKey.CONSUMER_GROUP_HEARTBEAT
 LANE = Lane.CONTROL
 MAX_VERSION = 1
+NEEDS_LEVEL = GROUP_VERSION
 COORDINATED_BY = GROUPS
 
 _FIRST_VERSION_WITH_OWN_IDS = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -60,6 +60,7 @@ class BrokerImage:
     is_fenced: bool
     in_controlled_shutdown: bool
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
@@ -113,6 +114,7 @@ class ClusterImage:
         brokers: By id.
         topics: By topic id; `topic_ids` by name.
         partitions: By topic id and index.
+        features: Level by name; 0 for those that were removed.
         configs: Options set, by resource type and name; a change replaces those of a resource.
         next_producer_id: The first producer id that no broker has been given.
         acls: Access control entries by id.
@@ -186,6 +188,7 @@ class ClusterImage:
             record.fenced,
             record.in_controlled_shutdown,
             endpoints,
+            {each.name: (each.min_supported_version, each.max_supported_version) for each in record.features},
         )
         return NOTHING
 

@@ -30,9 +30,10 @@ logger = logging.getLogger(__name__)
 class Handler(Protocol):
     """The names of a handler's module. The request's type is the module's own.
 
-    Four more are there where they are needed:
+    Five more are there where they are needed:
 
         COORDINATED_BY = GROUPS     the coordinator that answers; others refuse, and answers wait for its log's replicas
+        NEEDS_LEVEL = "group.version"    the feature without which the answer is UNSUPPORTED_VERSION
         PEERS_ONLY = True           only other processes of the cluster may ask; clients do not learn of it
         def authorize(authorizer, call, deny)    the ACL rule, if the tables of `cluster.authorization` cannot say it
         def refuse(request, error_code)    the response in which every part has failed, if `refusals` cannot derive it
@@ -65,6 +66,11 @@ COORDINATORS: Final[Mapping[ApiKey, Coordinator]] = {
     api: handler.COORDINATED_BY for api, handler in HANDLERS.items() if hasattr(handler, "COORDINATED_BY")
 }
 """The APIs that a coordinator answers, and which one."""
+
+LEVELS: Final[Mapping[ApiKey, str]] = {
+    api: handler.NEEDS_LEVEL for api, handler in HANDLERS.items() if hasattr(handler, "NEEDS_LEVEL")
+}
+"""The APIs that need a level of a feature above 0, and of which one. They stay announced without it, as in Kafka."""
 
 SPECIAL_RULES: Final[Mapping[ApiKey, Special]] = {
     api: handler.authorize for api, handler in HANDLERS.items() if hasattr(handler, "authorize")
@@ -152,6 +158,9 @@ def call(handler: Handler, broker: Broker, request: ClientRequest[Request]) -> O
         error_code = broker.standing.refusal(coordinator)
         if error_code is not ErrorCode.NONE:
             return refuse(request, error_code)
+    feature = LEVELS.get(handler.API)
+    if feature is not None and not broker.level_of(feature):
+        return refuse(request, ErrorCode.UNSUPPORTED_VERSION)
     try:
         if request.is_peer or broker.acls.is_open:
             return handler.handle(broker, request)

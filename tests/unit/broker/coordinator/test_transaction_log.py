@@ -32,32 +32,32 @@ def state(name: str, **changes: object) -> Transaction:
 
 def test_last_state_of_an_id_survives(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    store = TransactionLog([log], refuse_to_make, 2)
+    store = TransactionLog([log], refuse_to_make, lambda: 2)
     for number in range(5):
         store.write(state("a", epoch=number))
     store.write(state("b"))
     store.write(state("c"))
     store.remove(["c"], NOW_MS)
-    again = TransactionLog([log], refuse_to_make, 2)
+    again = TransactionLog([log], refuse_to_make, lambda: 2)
     assert again.states == store.states == {"a": state("a", epoch=4), "b": state("b")}
 
 
 def test_compaction_keeps_the_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internal_log, "_COMPACT_ABOVE_BYTES", 1000)
     log = open_log(tmp_path)
-    store = TransactionLog([log], refuse_to_make, 2)
+    store = TransactionLog([log], refuse_to_make, lambda: 2)
     store.write(state("b"))
     assert not store.maybe_compact(NOW_MS)
     for number in range(50):
         store.write(state("a", epoch=number))
     assert store.maybe_compact(NOW_MS)
     assert log.log_start_offset == 51
-    assert TransactionLog([log], refuse_to_make, 2).states == store.states
+    assert TransactionLog([log], refuse_to_make, lambda: 2).states == store.states
 
 
 def test_failed_write_changes_nothing(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    store = TransactionLog([log], refuse_to_make, 2)
+    store = TransactionLog([log], refuse_to_make, lambda: 2)
     store.write(state("a"))
     log.close()
     with pytest.raises(Exception, match="closed"):
@@ -76,7 +76,7 @@ def test_all_partitions_of_a_directory_of_kafka_are_used(tmp_path: Path) -> None
     for name in names:
         record = encode_transaction(state(name), 2)
         logs[abs(_java_hash(name)) % 3].append_internal(build_batch([record], NOW_MS), 4)
-    store = TransactionLog(logs, refuse_to_make, 2)
+    store = TransactionLog(logs, refuse_to_make, lambda: 2)
     assert sorted(store.states) == sorted(names)
     assert store.coordinator_epoch == 4  # a lower one in markers would be refused
     before = [log.log_end_offset for log in logs]
@@ -84,11 +84,11 @@ def test_all_partitions_of_a_directory_of_kafka_are_used(tmp_path: Path) -> None
     grown = [number for number, log in enumerate(logs) if log.log_end_offset > before[number]]
     assert grown == [abs(_java_hash("hello world")) % 3]
     store.remove(names, NOW_MS)
-    assert TransactionLog(logs, refuse_to_make, 2).states == {}
+    assert TransactionLog(logs, refuse_to_make, lambda: 2).states == {}
 
 
 def test_outcomes_are_found_as_long_as_the_log_has_them(tmp_path: Path) -> None:
-    store = TransactionLog([open_log(tmp_path)], refuse_to_make, 2)
+    store = TransactionLog([open_log(tmp_path)], refuse_to_make, lambda: 2)
     decided = {"client_version": 2, "partitions": T0, "start_ms": NOW_MS}
     store.write(state("a", state=TransactionState.PREPARE_COMMIT, epoch=2, **decided))
     store.write(state("a", state=TransactionState.COMPLETE_COMMIT, epoch=2, client_version=2))
@@ -105,7 +105,7 @@ def test_log_cut_at_any_byte_holds_the_states_before_it(tmp_path: Path) -> None:
     """As a crash in the midst of a write leaves it: each whole write is there, nothing of the one that was cut."""
     (tmp_path / "whole").mkdir()
     log = open_log(tmp_path / "whole")
-    store = TransactionLog([log], refuse_to_make, 2)
+    store = TransactionLog([log], refuse_to_make, lambda: 2)
     path = next((tmp_path / "whole").rglob("*.log"))
     expected: list[tuple[int, dict[str, Transaction]]] = [(0, {})]
     for name, changes in (
@@ -129,6 +129,6 @@ def test_log_cut_at_any_byte_holds_the_states_before_it(tmp_path: Path) -> None:
         cut.write_bytes(content[:size])
         torn = open_log(place)
         states = next(states for end, states in reversed(expected) if end <= size)
-        assert TransactionLog([torn], refuse_to_make, 2).states == states, size
+        assert TransactionLog([torn], refuse_to_make, lambda: 2).states == states, size
         torn.close()
         shutil.rmtree(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from kafkaprod.protocol.messages import (
     list_offsets,
     list_partition_reassignments,
     offset_delete,
+    update_features,
 )
 from tests.support.broker.broker_requests import TOPIC, commit, committed, produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
@@ -222,3 +224,34 @@ def test_unknown_group_is_an_error_since_version_6(box: BrokerWithoutSockets) ->
         box.ask(request, describe_groups.DescribeGroupsResponse, version).groups[0].error_code for version in (5, 6)
     ]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_features_change_by_every_version_of_the_request(box: BrokerWithoutSockets) -> None:
+    """Only versions 0 and 1 name the features that were changed; what 0 says of downgrades counts for nothing."""
+
+    def ask(version: int, level: int, **fields: Any) -> update_features.UpdateFeaturesResponse:
+        update = update_features.FeatureUpdateKey(feature="transaction.version", max_version_level=level, **fields)
+        request = update_features.UpdateFeaturesRequest(feature_updates=[update])
+        answer = box.ask(request, update_features.UpdateFeaturesResponse, version)
+        return answer.decode(answer.encode(version), version)
+
+    assert (ask(2, 1, upgrade_type=2).results, box.broker.transactions.level) == ([], 1)
+    (result,) = ask(1, 2).results
+    assert (result.feature, result.error_code, box.broker.transactions.level) == ("transaction.version", 0, 2)
+    assert [each.error_code for each in ask(0, 2, allow_downgrade=True).results] == [0]
+    refused = ask(0, 1, allow_downgrade=True)
+    assert (refused.error_code, refused.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    assert str(refused.error_message).startswith(
+        "The update failed for all features since the following feature had an error: Invalid update version 1 for "
+        "feature transaction.version. Can't downgrade"
+    )
+
+
+def test_a_level_is_kept_over_a_restart(tmp_path: Path) -> None:
+    for level in (2, 1, 1):
+        box = BrokerWithoutSockets(tmp_path)
+        assert box.broker.transactions.level == level
+        update = update_features.FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+        request = update_features.UpdateFeaturesRequest(feature_updates=[update])
+        assert box.ask(request, update_features.UpdateFeaturesResponse, 2).error_code == 0
+        box.broker.close()

@@ -46,6 +46,11 @@ from kafkaprod.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
 )
 from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from kafkaprod.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from tests.support.broker.broker_requests import TOPIC
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 
@@ -210,13 +215,17 @@ def test_subscribed_offsets_and_members_are_protected(box: BrokerWithoutSockets)
     assert delete_offset(box).error_code == ErrorCode.NONE
 
 
-def test_the_feature_is_announced_with_the_apis(box: BrokerWithoutSockets) -> None:
+def test_groups_of_the_protocol_need_the_level_of_the_feature(box: BrokerWithoutSockets) -> None:
+    """The APIs stay announced; clients see the error in their answers."""
+    assert beat(box).error_code == ErrorCode.NONE
+    update = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
+    assert box.ask(UpdateFeaturesRequest(feature_updates=[update]), UpdateFeaturesResponse, 2).error_code == 0
+    assert beat(box).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert describe(box).error_code == ErrorCode.UNSUPPORTED_VERSION
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    features = box.ask(request, ApiVersionsResponse, 4).finalized_features
-    assert ("group.version", 1) in [(feature.name, feature.max_version_level) for feature in features]
-    box.broker.api_versions = {ApiKey.API_VERSIONS: (0, 4)}
-    features = box.ask(request, ApiVersionsResponse, 4).finalized_features
-    assert [feature.name for feature in features] == ["transaction.version"]
+    answer = box.ask(request, ApiVersionsResponse, 4)
+    assert "group.version" not in [feature.name for feature in answer.finalized_features]
+    assert ApiKey.CONSUMER_GROUP_HEARTBEAT in [key.api_key for key in answer.api_keys]
 
 
 def allow(box: BrokerWithoutSockets, user: str, operation: int, resource_type: int, name: str) -> None:

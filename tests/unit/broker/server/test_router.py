@@ -75,6 +75,7 @@ ANNOUNCED = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
@@ -183,7 +184,17 @@ def test_coordinators_and_peers_are_those_of_kafka() -> None:
     assert {ApiKey.REPLICATE_METADATA} == PEER_APIS
 
 
-ROUTED_NAMES = {"API", "LANE", "MAX_VERSION", "COORDINATED_BY", "PEERS_ONLY", "handle", "refuse", "authorize"}
+ROUTED_NAMES = {
+    "API",
+    "LANE",
+    "MAX_VERSION",
+    "COORDINATED_BY",
+    "NEEDS_LEVEL",
+    "PEERS_ONLY",
+    "handle",
+    "refuse",
+    "authorize",
+}
 """What the router reads; a misspelt one would be a name that is not here, and without effect."""
 
 OTHER_NAMES = {
