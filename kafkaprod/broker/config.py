@@ -14,6 +14,7 @@ from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConf
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, parse_advertised
+from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
@@ -75,6 +76,7 @@ class BrokerConfig:
         groups: Options of groups of the classic protocol.
         consumer_groups: Options of groups of the consumer protocol.
         transactions: Options of the transaction coordinator.
+        tokens: Options of delegation tokens.
         limits: What clients can make the broker hold.
         log_cleaner_enable: Compact topics with cleanup.policy=compact.
         log_cleaner_backoff_ms: How often the cleaner looks for one that is due.
@@ -108,6 +110,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     consumer_groups: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    tokens: TokenConfig = field(default_factory=TokenConfig)
     limits: Limits = field(default_factory=Limits)
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000

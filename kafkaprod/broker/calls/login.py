@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
 import secrets
@@ -25,6 +26,7 @@ MECHANISMS = ("PLAIN", *SCRAM_HASHES)
 OAUTHBEARER = "OAUTHBEARER"
 
 _SALT_BYTES = 16
+_CACHED_TOKENS = 1_000
 
 
 class ScramKeys(NamedTuple):
@@ -36,8 +38,20 @@ class ScramKeys(NamedTuple):
     iterations: int = MIN_ITERATIONS
 
 
+class TokenLogin(NamedTuple):
+    """What a login with a delegation token needs: whose it is, its password, and its end in seconds since 1970."""
+
+    owner: str
+    password: bytes
+    ends_at_s: float
+
+
 class Credentials:
-    """Users and passwords, and SCRAM keys: those made of the passwords, and others. Thread-safe."""
+    """Users and passwords, and SCRAM keys: those made of the passwords, and others. Thread-safe.
+
+    Attributes:
+        find_token: Returns the delegation token of an id, None if there is no such one.
+    """
 
     def __init__(self, users: Mapping[str, str]) -> None:
         self._passwords = {user: password.encode() for user, password in users.items()}
@@ -47,6 +61,7 @@ class Credentials:
             for user, password in self._passwords.items()
         }
         self._decoy = secrets.token_bytes(32)
+        self.find_token: Callable[[str], TokenLogin | None] = lambda _: None
 
     def __bool__(self) -> bool:
         return bool(self._passwords)
@@ -73,12 +88,13 @@ class Credentials:
     def scram_keys(self, mechanism: str, user: str) -> ScramKeys:
         """Return the user's keys; for an unknown user keys that no password fits, with the same salt each time."""
         keys = self._keys.get((mechanism, user))
-        if keys is None:
-            # As those of a known user: a salt for each mechanism, keys as long as its hash.
-            salt = hmac.digest(self._decoy, f"{mechanism}\0{user}".encode(), "sha256")[:_SALT_BYTES]
-            size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
-            keys = ScramKeys(salt, secrets.token_bytes(size), secrets.token_bytes(size))
-        return keys
+        return self.decoy_keys(mechanism, user) if keys is None else keys
+
+    def decoy_keys(self, mechanism: str, user: str) -> ScramKeys:
+        """Return keys that look as those of a known user: a salt for each mechanism, keys as long as its hash."""
+        salt = hmac.digest(self._decoy, f"{mechanism}\0{user}".encode(), "sha256")[:_SALT_BYTES]
+        size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
+        return ScramKeys(salt, secrets.token_bytes(size), secrets.token_bytes(size))
 
 
 class _Exchange(Protocol):
@@ -101,6 +117,7 @@ class Login:
 
     Attributes:
         user: Who is logged in; None before that.
+        is_by_token: It was with a delegation token.
         mechanisms: Those that are offered.
         ends_at_s: When the client must have logged in again (KIP-368); None: never.
     """
@@ -111,6 +128,7 @@ class Login:
         self.user: str | None = None
         self.mechanisms = (*MECHANISMS, OAUTHBEARER) if takes_tokens else MECHANISMS
         self.ends_at_s: float | None = None
+        self.is_by_token = False
         self._now_s = now_s
         self._credentials = credentials
         self._exchange: _Exchange | None = None
@@ -152,7 +170,8 @@ class Login:
         if self._exchange.user is not None:
             if self.user not in (None, self._exchange.user):
                 raise AuthenticationError("a login that follows another must be the same user's")
-            self.ends_at_s = self._exchange.ends_at_s if isinstance(self._exchange, BearerExchange) else None
+            self.ends_at_s = getattr(self._exchange, "ends_at_s", None)
+            self.is_by_token = isinstance(self._exchange, _Scram) and self._exchange.token is not None
             self.user, self._exchange = self._exchange.user, None
         return answer
 
@@ -181,6 +200,8 @@ class _Scram:
 
     def __init__(self, credentials: Credentials, mechanism: str) -> None:
         self.user: str | None = None
+        self.ends_at_s: float | None = None
+        self.token: TokenLogin | None = None
         self._credentials = credentials
         self._mechanism = mechanism
         self._hash = SCRAM_HASHES[mechanism]
@@ -204,11 +225,20 @@ class _Scram:
         if not client_nonce or authorization_id not in ("", f"a={_field(fields[0], 'n')}"):
             raise AuthenticationError("SCRAM message without a nonce, or for another user")
         self._claimed_user, self._client_first_bare = user, bare
-        self._keys = self._credentials.scram_keys(self._mechanism, user)
+        self._keys = self._find_keys(user, is_token=any(map(_is_token_extension, fields[2:])))
         self._nonce = client_nonce + random_nonce()
         salt = base64.b64encode(self._keys.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={self._keys.iterations}"
         return self._server_first.encode()
+
+    def _find_keys(self, user: str, *, is_token: bool) -> ScramKeys:
+        """Return the keys of a user, or of the token whose id takes the user's place; others' keys if there is none."""
+        if not is_token:
+            return self._credentials.scram_keys(self._mechanism, user)
+        self.token = self._credentials.find_token(user)
+        if self.token is None:
+            return self._credentials.decoy_keys(self._mechanism, user)
+        return _token_keys(self._hash, self.token.password)
 
     def _finish(self, message: str) -> bytes:
         without_proof, _, last = message.rpartition(",")
@@ -223,7 +253,10 @@ class _Scram:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._keys.stored_key):
             raise AuthenticationError("Authentication failed during authentication due to invalid credentials")
-        self.user = self._claimed_user
+        if self.token is None:
+            self.user = self._claimed_user
+        else:
+            self.user, self.ends_at_s = self.token.owner, self.token.ends_at_s
         server_signature = hmac.digest(self._keys.server_key, auth_message, self._hash)
         return b"v=" + base64.b64encode(server_signature)
 
@@ -233,11 +266,22 @@ def _derive(hash_name: str, password: bytes) -> ScramKeys:
     return scram_keys_of(hash_name, hashlib.pbkdf2_hmac(hash_name, password, salt, MIN_ITERATIONS), salt)
 
 
+@functools.lru_cache(maxsize=_CACHED_TOKENS)
+def _token_keys(hash_name: str, password: bytes) -> ScramKeys:
+    """Return the keys of a delegation token, which cost milliseconds: its later logins find them."""
+    return _derive(hash_name, password)
+
+
 def scram_keys_of(hash_name: str, salted_password: bytes, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramKeys:
     """Return the keys that belong to a salted password."""
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     server_key = hmac.digest(salted_password, b"Server Key", hash_name)
     return ScramKeys(salt, hashlib.new(hash_name, client_key).digest(), server_key, iterations)
+
+
+def _is_token_extension(part: str) -> bool:
+    name, _, value = part.partition("=")
+    return name == "tokenauth" and value.lower() == "true"
 
 
 def _text(token: bytes) -> str:

@@ -54,6 +54,11 @@ class ClientRequest(Generic[RequestT_co]):
         user = None if self.login is None else self.login.user
         return f"User:{ANONYMOUS if user is None else user}"
 
+    @property
+    def is_by_token(self) -> bool:
+        """Whether the client logged in with a delegation token."""
+        return self.login is not None and self.login.is_by_token
+
 
 class CloseConnectionError(KafkaError):
     """The broker answers this request by closing the connection; the message goes to the log."""

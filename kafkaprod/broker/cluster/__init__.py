@@ -29,6 +29,7 @@ quotas                  quotas of users, client ids and addresses (KIP-546): kep
 alone                   the standing of a broker alone, a cluster of one: it decides itself, and at once
 former_files            the files in which a broker alone kept its metadata before it had a log for it
 replicated_settings     what clients have set, as records of the metadata
+tokens                  delegation tokens as a broker uses them: for logins, and to describe them
 scram_store             SCRAM credentials that clients set (KIP-554)
 settings                what clients have set that is no data: options, quotas, credentials, ACLs
 own_topic_requests      CreateTopics and CreatePartitions of a broker alone

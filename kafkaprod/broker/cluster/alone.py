@@ -68,7 +68,9 @@ class Alone(Standing):
         broker = self._broker
         version = broker.config.transactions.version
         levels = NO_LEVELS if version is None else {TRANSACTION_VERSION: version}
-        controller = self.controller = OwnController(log_dir, broker.clock, broker.endpoints, levels)
+        controller = self.controller = OwnController(
+            log_dir, broker.clock, broker.endpoints, levels, broker.config.tokens
+        )
         broker.settings.ask_controller = controller.ask
         controller.on_change = broker.settings.follow
         broker.settings.follow(controller.image)
@@ -230,6 +232,10 @@ class Alone(Standing):
     ) -> Outcome:
         """Ask the controller inside, which answers at once."""
         return finish(self.controller.ask(request))
+
+    def sweep_tokens(self) -> None:
+        """Remove them now."""
+        self.controller.sweep_tokens()
 
     def create_named(self, name: str) -> Topic | None:
         """Make it now."""

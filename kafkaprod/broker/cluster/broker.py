@@ -25,6 +25,7 @@ from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.scram_store import ScramStore
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS
 from kafkaprod.broker.cluster.standing import Standing
+from kafkaprod.broker.cluster.tokens import Tokens
 from kafkaprod.broker.cluster.topics import Topic
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
@@ -109,6 +110,8 @@ class Broker:
         self.run_long = run_long
         self.faults = Faults()
         self.credentials = Credentials(config.sasl_users)
+        self.tokens = Tokens(config.tokens, lambda: self.image)
+        self.credentials.find_token = self.tokens.find_login
         self.endpoints = endpoints or {
             listener.protocol: config.advertised_as(listener, listener.port) for listener in config.all_listeners
         }

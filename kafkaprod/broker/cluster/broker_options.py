@@ -15,11 +15,13 @@ from kafkaprod.broker.cluster.option_types import (
     TYPE_DOUBLE,
     TYPE_INT,
     TYPE_LONG,
+    TYPE_PASSWORD,
     OptionType,
     boolean,
     choice,
     int32,
     int64,
+    password,
     string,
 )
 from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
@@ -104,6 +106,10 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "broker.id": _of("", "node_id", int32(0)),
     "connections.max.idle.ms": _of("limits", "max_idle_ms", int64(1)),
     "default.replication.factor": BrokerOption(int32(1, 1), default="1"),
+    "delegation.token.expiry.check.interval.ms": _of("tokens", "expiry_check_interval_ms", int64(1)),
+    "delegation.token.expiry.time.ms": _of("tokens", "expiry_time_ms", int64(1)),
+    "delegation.token.max.lifetime.ms": _of("tokens", "max_lifetime_ms", int64(1)),
+    "delegation.token.secret.key": _of("tokens", "secret_key", password()),
     "fetch.max.bytes": _of("limits", "max_fetch_bytes", int32(1024)),
     "group.consumer.heartbeat.interval.ms": _of("consumer_groups", "heartbeat_interval_ms", int32(1), is_dynamic=True),
     "group.consumer.max.heartbeat.interval.ms": _of("consumer_groups", "max_heartbeat_interval_ms", int32(1)),
@@ -175,17 +181,27 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
         if section:
             value, field = _replaced(getattr(config, section), field, value), section
         config = replace(config, **{field: value})
-    return replace(config, options={**config.options, **options})
+    # What the configuration keeps elsewhere and must not be shown is not kept here.
+    kept = {name: text for name, text in options.items() if OPTIONS[name].option.kind != TYPE_PASSWORD}
+    return replace(config, options={**config.options, **kept})
 
 
 def describe(config: BrokerConfig) -> dict[str, str]:
-    """Return the value of each option."""
+    """Return the value of each option; of a password, nothing."""
     return {name: _value(config, known, config.options.get(name, known.default)) for name, known in OPTIONS.items()}
+
+
+def is_given(config: BrokerConfig, name: str) -> bool:
+    """Return whether an option that has a place in the configuration is not empty."""
+    section, field = OPTIONS[name].place or ("", "")
+    return bool(field and getattr(getattr(config, section) if section else config, field))
 
 
 def _value(config: BrokerConfig, known: BrokerOption, default: str) -> str:
     if known.place is None:
         return default
+    if known.option.kind == TYPE_PASSWORD:
+        return ""
     section, field = known.place
     value = getattr(getattr(config, section) if section else config, field)
     if isinstance(value, bool):

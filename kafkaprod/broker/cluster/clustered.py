@@ -208,6 +208,9 @@ class Clustered(Standing):
         self._ask_controller(request, answered)
         return deferred
 
+    def sweep_tokens(self) -> None:
+        """Do nothing: the controller has a timer."""
+
     def create_named(self, name: str) -> Topic | None:
         """Have the controller make it meanwhile."""
         is_internal = name in INTERNAL_TOPICS

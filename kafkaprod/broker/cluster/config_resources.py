@@ -6,14 +6,14 @@ client metrics. Used on the control thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.client_metrics import MAX_SUBSCRIPTIONS, check_match, check_metrics
-from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_STRING, OptionType, int32, list_of
+from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_PASSWORD, TYPE_STRING, OptionType, int32, list_of
 from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
 from kafkaprod.broker.cluster.topic_options import (
     BROKER_NAMES,
@@ -82,17 +82,23 @@ class Entry(NamedTuple):
 
     Attributes:
         name: Its name; `option_texts` says what it means.
+        value: What it is now; None for a password.
         source: Where the value comes from.
         kind: Number of its type.
         synonyms: (name, value, source) of all places that could set it and do, the one that counts first.
     """
 
     name: str
-    value: str
+    value: str | None
     source: int
     kind: int
     is_read_only: bool
-    synonyms: list[tuple[str, str, int]]
+    synonyms: Sequence[tuple[str, str | None, int]]
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value is shown nowhere."""
+        return self.kind == TYPE_PASSWORD
 
 
 def set_values(broker: Broker, kind: int, name: str) -> dict[str, str]:
@@ -274,9 +280,16 @@ def _describe_broker(broker: Broker, name: str) -> list[Entry]:
         if known is None:
             kind = TYPE_LONG if value.isdecimal() else TYPE_STRING
             entries.append(Entry(option_name, value, BROKER_SOURCE, kind, True, synonyms))
+        elif known.option.kind == TYPE_PASSWORD:
+            entries.append(_password_entry(broker, option_name))
         else:
             entries.append(Entry(option_name, value, source, known.option.kind, not known.is_dynamic, synonyms))
     return entries
+
+
+def _password_entry(broker: Broker, name: str) -> Entry:
+    source = BROKER_SOURCE if broker_options.is_given(broker.config, name) else DEFAULT_SOURCE
+    return Entry(name, None, source, TYPE_PASSWORD, True, [(name, None, source)])
 
 
 def _broker_source(broker: Broker, name: str, value: str) -> int:

@@ -50,6 +50,10 @@ class Maintenance:
         self._every(_OFFSETS_MS, lambda: self._submit_control(self._retain_offsets))
         expiration_check_ms = self._broker.config.transactions.expiration_check_ms
         self._every(expiration_check_ms, lambda: self._submit_control(self._expire_transactional_ids))
+        if self._broker.config.tokens.is_enabled:
+            self._every(
+                self._broker.config.tokens.expiry_check_interval_ms, lambda: self._submit_control(self._sweep_tokens)
+            )
         self._thread.start()
         if self._broker.config.log_cleaner_enable:
             self._cleaner.start()
@@ -122,6 +126,12 @@ class Maintenance:
             broker.offsets.maybe_compact(now_ms)
         except KafkaError:
             logger.exception("retention of committed offsets failed")
+
+    def _sweep_tokens(self) -> None:
+        try:
+            self._broker.standing.sweep_tokens()
+        except KafkaError:
+            logger.exception("removal of delegation tokens that are over failed")
 
     def _expire_transactional_ids(self) -> None:
         """On the control thread: forget transactional ids that were not used for long."""

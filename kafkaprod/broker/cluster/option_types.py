@@ -17,6 +17,7 @@ TYPE_INT = 3
 TYPE_LONG = 5
 TYPE_DOUBLE = 6
 TYPE_LIST = 7
+TYPE_PASSWORD = 9
 
 _INT64_MAX = 2**63 - 1
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
@@ -42,7 +43,7 @@ class OptionType:
 
     def check(self, name: str, text: str) -> None:
         """Raise ConfigError, naming option, value and limit, unless the value is one of this type."""
-        shown = f"{name}={text[:_MAX_SHOWN_LENGTH]!r}"
+        shown = name if self.kind == TYPE_PASSWORD else f"{name}={text[:_MAX_SHOWN_LENGTH]!r}"
         if len(text) > _MAX_VALUE_LENGTH or not text.isprintable():
             raise ConfigError(f"{shown}: longer than {_MAX_VALUE_LENGTH} characters, or not printable")
         if self.kind == TYPE_BOOLEAN and text.lower() not in ("true", "false"):
@@ -85,6 +86,11 @@ def boolean() -> OptionType:
 def string() -> OptionType:
     """Make any printable text."""
     return OptionType(TYPE_STRING)
+
+
+def password() -> OptionType:
+    """Make any printable text that is shown nowhere."""
+    return OptionType(TYPE_PASSWORD)
 
 
 def choice(*choices: str) -> OptionType:

@@ -27,11 +27,13 @@ from kafkaprod.broker.controller.events import (
     ProducerIdBlock,
     RegisterBroker,
     Reply,
+    SweepTokens,
 )
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.broker.controller.wire import SECURITY_PROTOCOLS
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.image import ClusterImage
+from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.clock import Clock
@@ -52,7 +54,12 @@ class OwnController:
     """
 
     def __init__(
-        self, log_dir: LogDir, clock: Clock, endpoints: Mapping[str, Endpoint], levels: Mapping[str, int] = NO_LEVELS
+        self,
+        log_dir: LogDir,
+        clock: Clock,
+        endpoints: Mapping[str, Endpoint],
+        levels: Mapping[str, int] = NO_LEVELS,
+        tokens: TokenConfig | None = None,
     ) -> None:
         """Read the log, or make it, and register the broker.
 
@@ -61,6 +68,7 @@ class OwnController:
             clock: Gives the times in the log.
             endpoints: Where clients reach the broker, by protocol.
             levels: Levels of features that are set with this start.
+            tokens: Options of delegation tokens; None: there are none.
 
         Raises:
             CorruptDataError: A record is not known.
@@ -80,6 +88,7 @@ class OwnController:
             persist=lambda batch, _: self._log.append(batch),
             voter_id=self._node_id,
             levels=levels,
+            tokens=tokens,
         )
         self.image = self._controller.context.image
         self._register(cluster_id, endpoints)
@@ -141,6 +150,14 @@ class OwnController:
         self.sync()
         return block.first_id, block.id_count
 
+    def sweep_tokens(self) -> None:
+        """Remove delegation tokens that are over.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; they stay.
+        """
+        self._put(SweepTokens)
+
     def _register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
         """Register this process, whatever the last one of the directory did: no other has led its partitions."""
         known = self.image.brokers.get(self._node_id)
@@ -176,6 +193,7 @@ class OwnController:
     def _run(self) -> None:
         """Handle all events that are due."""
         before, is_left = self.image.end_offset, True
+        self._controller.context.wall_offset_ms = self._clock.wall_ms() - self._clock.now_ms()
         while is_left:
             try:
                 is_left = self._controller.turn(self._clock.now_ms())

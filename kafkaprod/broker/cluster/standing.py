@@ -216,6 +216,14 @@ class Standing(ABC):
         """
 
     @abstractmethod
+    def sweep_tokens(self) -> None:
+        """Remove delegation tokens that are over, if the controller is inside; on the control thread.
+
+        Raises:
+            LogError: The disk refused.
+        """
+
+    @abstractmethod
     def create_named(self, name: str) -> Topic | None:
         """Make a topic that a client has named; None if it comes later, and the client must ask again.
 

@@ -6,18 +6,21 @@ disk_log       the metadata log on disk: `__cluster_metadata-0`
 history        the history of a cluster for people, a line for each record
 requests       what arrives at the controller's socket: requests become events, their answers responses
 quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it
+token_requests  requests for delegation tokens, which come in envelopes, as events, and their answers
 controller     takes one event at a time: a handler decides, records are appended, the image follows
 event_queue    events in order, and timers
 registrations  brokers come, beat, are fenced, shut down
 topics         topics and partitions are created and deleted; placement says where
 features       levels of features: what UpdateFeatures may change
 settings       options, access control entries, quotas and credentials
+tokens         delegation tokens are created, renewed, expired, removed when they are over
 partitions     leaders' requests to change an ISR, elections on request
 channels       pushes the log to each broker
 placement      where the replicas of new partitions go: racks in turn, active brokers before fenced ones
 reassignments  partitions move to other brokers
 elections      who becomes leader
 context        what the controller knows: the image, sessions, shutdowns in progress
+envelopes      how a client's request and its principal travel to the controller, and the answer back
 wire           the controller's events as Kafka's requests, its answers as responses, and back
 events         what the controller is asked to do, and what it answers
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from kafkaprod.broker.metadata.records import NO_LEADER
+from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.protocol.error_codes import ErrorCode
 
 TOPIC_RESOURCE: Final = 2
@@ -28,17 +29,25 @@ class ControllerContext:
         sessions: When each registered broker's session ends, by broker id.
         applied: The offset below which each broker has applied the log, by broker id.
         shutdown_offsets: The log's end when a broker's controlled shutdown began, kept once (KAFKA-14292).
-        generator: The random source for placement.
+        generator: The random source for placement and for ids of tokens.
+        tokens: Options of delegation tokens.
+        wall_offset_ms: What the wall clock is ahead of the times that events have.
     """
 
     cluster_id: str
     session_timeout_ms: int
     default_configs: dict[str, str]
     generator: random.Random
+    tokens: TokenConfig = field(default_factory=TokenConfig)
+    wall_offset_ms: int = 0
     image: ClusterImage = field(default_factory=ClusterImage)
     sessions: dict[int, int] = field(default_factory=dict)
     applied: dict[int, int] = field(default_factory=dict)
     shutdown_offsets: dict[int, int] = field(default_factory=dict)
+
+    def wall_ms(self, now_ms: int) -> int:
+        """Return a time as milliseconds since 1970."""
+        return now_ms + self.wall_offset_ms
 
     def broker_error(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """Return BROKER_ID_NOT_REGISTERED for an unknown broker, STALE_BROKER_EPOCH for another registration of it."""

@@ -19,7 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from kafkaprod.broker.controller import features, partitions, reassignments, registrations, settings, topics
+from kafkaprod.broker.controller import (
+    features,
+    partitions,
+    reassignments,
+    registrations,
+    settings,
+    topics,
+)
+from kafkaprod.broker.controller import tokens as token_changes
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
@@ -30,17 +38,21 @@ from kafkaprod.broker.controller.events import (
     BrokerGone,
     ChangeSettings,
     CreatePartitions,
+    CreateToken,
     CreateTopic,
     Decision,
     DeleteTopic,
     ElectLeaders,
     Event,
+    ExpireToken,
     Heartbeat,
     LookForLeaders,
     MoveLeader,
     Reassign,
     RegisterBroker,
+    RenewToken,
     SessionExpired,
+    SweepTokens,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -48,6 +60,7 @@ from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
 from kafkaprod.broker.metadata.records import NoOpRecord
+from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
@@ -79,6 +92,10 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     AllocateProducerIds: partitions.allocate_producer_ids,
     ChangeSettings: settings.change,
     UpdateFeatures: features.update,
+    CreateToken: token_changes.create,
+    RenewToken: token_changes.renew,
+    ExpireToken: token_changes.expire,
+    SweepTokens: token_changes.sweep,
     LookForLeaders: partitions.look_for_leaders,
 }
 
@@ -105,6 +122,7 @@ class Controller:
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
         voter_id: int = CONTROLLER_ID,
         levels: Mapping[str, int] = NO_LEVELS,
+        tokens: TokenConfig | None = None,
     ) -> None:
         """Start a controller process on the log that an earlier one left.
 
@@ -117,6 +135,7 @@ class Controller:
             persist: Called with each new batch, before anything else sees it, and the image that it will change.
             default_configs: Options of topics that do not set them.
             voter_id: The node that is the quorum.
+            tokens: Options of delegation tokens; None: there are none.
             levels: Levels that features get with this start; a new log has the default of others.
         """
         self.voter_id = voter_id
@@ -127,7 +146,9 @@ class Controller:
         self._persist = persist
         # Another sequence for each process: the same one would give new topics the ids of old ones.
         generator = random.Random(f"{seed} {self.epoch}")
-        self.context = ControllerContext(cluster_id, session_timeout_ms, dict(default_configs), generator)
+        self.context = ControllerContext(
+            cluster_id, session_timeout_ms, dict(default_configs), generator, tokens or TokenConfig()
+        )
         for batch in batches:
             self._apply(batch)
         self._append([*features.missing_levels(self.context.image, levels), NoOpRecord()], now_ms)
@@ -135,6 +156,7 @@ class Controller:
             self.context.sessions[broker.broker_id] = now_ms + session_timeout_ms
         self._follow_registrations(now_ms)
         self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", LookForLeaders())
+        self._await_sweep(now_ms, is_due=False)
 
     def turn(self, now_ms: int) -> bool:
         """Handle one event; return whether there was one.
@@ -160,6 +182,8 @@ class Controller:
         self._follow_registrations(now_ms)
         if isinstance(event, LookForLeaders):
             self.queue.at(now_ms + LEADER_CHECK_MS, "leaders", event)
+        elif isinstance(event, SweepTokens):
+            self._await_sweep(now_ms, is_due=decision.answer)
         event.reply(decision.answer)
         return True
 
@@ -190,6 +214,12 @@ class Controller:
         deadlines = [channel.next_deadline_ms() for channel in self.channels.values() if not channel.is_ended]
         timer = self.queue.next_deadline_ms()
         return min([*deadlines, *([] if timer is None else [timer])], default=None)
+
+    def _await_sweep(self, now_ms: int, *, is_due: bool) -> None:
+        """Set the timer that removes tokens that are over."""
+        tokens = self.context.tokens
+        if tokens.is_enabled:
+            self.queue.at(now_ms + (0 if is_due else tokens.expiry_check_interval_ms), "tokens", SweepTokens())
 
     def _append(self, records: Sequence[Struct], now_ms: int) -> None:
         batch = MetadataBatch(self.log.end_offset, self.epoch, tuple(records))

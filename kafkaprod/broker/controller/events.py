@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from kafkaprod.broker.metadata.features import SUPPORTED
 from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
+from kafkaprod.broker.metadata.records import DelegationTokenRecord
+from kafkaprod.broker.metadata.tokens import TokenHmac
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
@@ -256,6 +258,48 @@ class UpdateFeatures(NamedTuple):
     reply: Reply = no_reply
 
 
+class CreateToken(NamedTuple):
+    """Make a delegation token. Principals as "User:ann"; a lifetime of 0 or less is the longest."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    max_lifetime_ms: int
+    reply: Reply = no_reply
+
+
+class RenewToken(NamedTuple):
+    """Move a token's end away; a period of 0 or less is the usual one."""
+
+    hmac: TokenHmac
+    requester: str
+    period_ms: int
+    reply: Reply = no_reply
+
+
+class ExpireToken(NamedTuple):
+    """Bring a token's end nearer; a period below 0 removes it at once."""
+
+    hmac: TokenHmac
+    requester: str
+    period_ms: int
+    reply: Reply = no_reply
+
+
+class TokenAnswer(NamedTuple):
+    """The answer to a change of a token: the token as it is now, and the secret of a new one."""
+
+    error: ErrorCode
+    token: DelegationTokenRecord | None = None
+    hmac: TokenHmac = TokenHmac()
+
+
+class SweepTokens(NamedTuple):
+    """The timer that removes tokens that are over."""
+
+    reply: Reply = no_reply
+
+
 class LookForLeaders(NamedTuple):
     """The timer that gives leaderless partitions a leader where unclean elections are allowed."""
 
@@ -279,6 +323,10 @@ Event = (
     | AllocateProducerIds
     | ChangeSettings
     | UpdateFeatures
+    | CreateToken
+    | RenewToken
+    | ExpireToken
+    | SweepTokens
     | LookForLeaders
 )
 

@@ -14,12 +14,14 @@ from kafkaprod.broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -84,6 +86,11 @@ def _setting(record: Struct, image: ClusterImage) -> str:
             return f"SCRAM credential of {record.name} is set"
         case RemoveUserScramCredentialRecord():
             return f"SCRAM credential of {record.name} is removed"
+        case DelegationTokenRecord():
+            change = "has another end" if record.token_id in image.tokens else "is made"
+            return f"delegation token {record.token_id} of {record.owner} {change}"
+        case RemoveDelegationTokenRecord():
+            return f"delegation token {record.token_id} is removed"
     return type(record).__name__.removesuffix("Record")
 
 

@@ -22,6 +22,7 @@ from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.peers.link import PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
 from kafkaprod.broker.peers.server import PeerServer
@@ -51,6 +52,7 @@ class ControllerConfig:
         session_timeout_ms: A broker that does not beat for this time is fenced.
         seed: The seed of the placement of replicas.
         default_configs: Options of topics that do not set them.
+        tokens: Options of delegation tokens.
         flush_policy: When the log is synced.
         disk: Writes the log.
     """
@@ -61,6 +63,7 @@ class ControllerConfig:
     session_timeout_ms: int = 3_000
     seed: int = 0
     default_configs: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_CONFIGS))
+    tokens: TokenConfig = field(default_factory=TokenConfig)
     flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
     disk: Disk = field(default_factory=Disk)
 
@@ -100,6 +103,7 @@ class ControllerProcess:
             batches=tuple(self._log.batches()),
             persist=self._persist,
             default_configs=config.default_configs,
+            tokens=config.tokens,
         )
         self._server = PeerServer(self._poller, socket_path(config.directory, CONTROLLER), VERSIONS, self._on_request)
 
@@ -164,6 +168,7 @@ class ControllerProcess:
             self.controller.extend_sessions(stalled_ms, now_ms)
         while self._posted:
             self._posted.popleft()()
+        self.controller.context.wall_offset_ms = self._clock.wall_ms() - now_ms
         while self.controller.turn(self._clock.now_ms()):
             pass
         self._push()

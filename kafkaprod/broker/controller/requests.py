@@ -29,6 +29,7 @@ from kafkaprod.broker.controller.events import (
     UpdateFeatures,
 )
 from kafkaprod.broker.controller.quorum import describe_quorum
+from kafkaprod.broker.controller.token_requests import on_envelope
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.metadata.records import decode
 from kafkaprod.errors import CorruptDataError
@@ -60,6 +61,7 @@ from kafkaprod.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from kafkaprod.protocol.messages.envelope import EnvelopeRequest
 from kafkaprod.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -85,6 +87,7 @@ VERSIONS: Final = {
     ApiKey.DESCRIBE_QUORUM: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
     ApiKey.UPDATE_FEATURES: (1, 1),
+    ApiKey.ENVELOPE: (0, 0),
     ApiKey.ALTER_PARTITION: (3, 3),
     ApiKey.BROKER_REGISTRATION: (3, 3),
     ApiKey.BROKER_HEARTBEAT: (0, 0),
@@ -332,4 +335,5 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     DescribeQuorumRequest: describe_quorum,
     ChangeSettingsRequest: _change_settings,
     UpdateFeaturesRequest: _update_features,
+    EnvelopeRequest: on_envelope,
 }

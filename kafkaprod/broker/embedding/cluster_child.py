@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from kafkaprod.broker.cluster import clustered
+from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.cluster_config import ClusterConfig
+from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
@@ -94,6 +96,7 @@ def run_controller(options: Command, sock: socket.socket) -> int:
                     MIN_ISR_OPTION: str(options["min_insync_replicas"]),
                     UNCLEAN_OPTION: str(options["unclean_elections"]).lower(),
                 },
+                tokens=with_options(BrokerConfig(data_dir=options["data_dir"]), options["options"]).tokens,
                 flush_policy=parse_policy(options["flush_policy"]),
                 disk=UnsyncedDisk(),
             )

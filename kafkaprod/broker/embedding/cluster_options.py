@@ -16,6 +16,8 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
 _REPLICATION_FACTOR: Final = 3
+CONTROLLERS_OPTIONS: Final = "delegation.token."
+"""How the names of the options begin that the controller has, too."""
 ARGUMENTS: Final = {
     "advertised.listeners": "advertised",
     "broker.id": "brokers, whose ids are 1, 2, ...",
@@ -133,6 +135,9 @@ class ClusterOptions:
                 "min_insync_replicas": self.min_insync_replicas,
                 "unclean_elections": self.unclean_elections,
                 "flush_policy": "interval:1000",
+                "options": {
+                    name: text for name, text in own["options"].items() if name.startswith(CONTROLLERS_OPTIONS)
+                },
             },
             "brokers": {
                 str(number): {

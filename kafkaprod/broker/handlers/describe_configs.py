@@ -63,6 +63,7 @@ def _describe(
             value=entry.value,
             read_only=entry.is_read_only,
             config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
             config_type=entry.kind,
             documentation=text_of(entry.name) if body.include_documentation else None,
             synonyms=[

@@ -40,7 +40,7 @@ def _alter(broker: Broker, resource: AlterConfigsResource, *, validate_only: boo
     if len({change.name for change in resource.configs}) < len(resource.configs):
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "An option is named twice.")
     values = config_resources.set_values(broker, kind, name)
-    defaults = {entry.name: entry.value for entry in config_resources.describe(broker, kind, name)}
+    defaults = {entry.name: entry.value or "" for entry in config_resources.describe(broker, kind, name)}
     for change in resource.configs:
         _apply(kind, change, values, defaults)
     config_resources.replace_values(broker, kind, name, values, validate_only=validate_only)

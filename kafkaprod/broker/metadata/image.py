@@ -18,6 +18,7 @@ from kafkaprod.broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -25,6 +26,7 @@ from kafkaprod.broker.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -120,6 +122,7 @@ class ClusterImage:
         acls: Access control entries by id.
         quotas: By entity: quotas by key.
         scram: SCRAM credentials by user and mechanism; None for removed ones.
+        tokens: Delegation tokens by id.
         settings_offset: One past the last record that changed an option, an entry, a quota or a credential.
     """
 
@@ -135,6 +138,7 @@ class ClusterImage:
         self.acls: dict[uuid.UUID, AclFields] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
+        self.tokens: dict[str, DelegationTokenRecord] = {}
         self.settings_offset = 0
 
     def apply(self, offset: int, record: Struct) -> frozenset[PartitionKey]:
@@ -304,6 +308,14 @@ class ClusterImage:
         self.scram[(record.name, record.mechanism)] = None
         return NOTHING
 
+    def _delegation_token(self, _: int, record: DelegationTokenRecord) -> frozenset[PartitionKey]:
+        self.tokens[record.token_id] = record
+        return NOTHING
+
+    def _remove_delegation_token(self, _: int, record: RemoveDelegationTokenRecord) -> frozenset[PartitionKey]:
+        del self.tokens[record.token_id]
+        return NOTHING
+
     def _producer_ids(self, _: int, record: ProducerIdsRecord) -> frozenset[PartitionKey]:
         self.next_producer_id = record.next_producer_id
         return NOTHING
@@ -335,6 +347,8 @@ _APPLY: Final[dict[type[Struct], Callable[[ClusterImage, int, Any], frozenset[Pa
     ClientQuotaRecord: ClusterImage._client_quota,
     UserScramCredentialRecord: ClusterImage._user_scram_credential,
     RemoveUserScramCredentialRecord: ClusterImage._remove_user_scram_credential,
+    DelegationTokenRecord: ClusterImage._delegation_token,
+    RemoveDelegationTokenRecord: ClusterImage._remove_delegation_token,
 }
 _SETTINGS: Final[frozenset[type[Struct]]] = frozenset(
     (

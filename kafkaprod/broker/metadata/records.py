@@ -184,6 +184,24 @@ class EntityData(Struct):
     entity_name: str | None = field(NULLABLE_STRING)
 
 
+class DelegationTokenRecord(Struct):
+    """A delegation token was made or its end moved; its secret is in no record. Principals as "User:ann"."""
+
+    owner: str = field(STRING)
+    requester: str = field(STRING)
+    renewers: list[str] = field(array(STRING))
+    issue_timestamp: int = field(INT64)
+    max_timestamp: int = field(INT64)
+    expiration_timestamp: int = field(INT64)
+    token_id: str = field(STRING)
+
+
+class RemoveDelegationTokenRecord(Struct):
+    """A delegation token was removed."""
+
+    token_id: str = field(STRING)
+
+
 class ClientQuotaRecord(Struct):
     """A quota of an entity was set or removed."""
 
@@ -223,6 +241,7 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     ConfigRecord: (4, 0),
     PartitionChangeRecord: (5, 2),
     RemoveTopicRecord: (9, 0),
+    DelegationTokenRecord: (10, 0),
     UserScramCredentialRecord: (11, 0),
     FeatureLevelRecord: (12, 0),
     ClientQuotaRecord: (14, 0),
@@ -232,6 +251,7 @@ RECORD_TYPES: Final[dict[type[Struct], tuple[int, int]]] = {
     RemoveAccessControlEntryRecord: (19, 0),
     NoOpRecord: (20, 0),
     RemoveUserScramCredentialRecord: (22, 0),
+    RemoveDelegationTokenRecord: (26, 0),
 }
 _FORMER_TYPES: Final[dict[tuple[int, int], type[Struct]]] = {(14, 1): ClientQuotaRecord}
 """Logs that kafkaprod 0.2 wrote have it, Kafka does not. The bytes are those of version 0."""

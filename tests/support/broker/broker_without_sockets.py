@@ -28,6 +28,7 @@ class BrokerWithoutSockets:
     def __init__(self, data_dir: Path, **options: Any) -> None:
         self.clock = ManualClock()
         self.user: str | None = None  # who is logged in
+        self.login: Login | None = None  # in place of a login of that user
         self.purgatory = Purgatory(wakeup=lambda: None)
         options.setdefault("flush_policy", never())
         options.setdefault("groups", GroupConfig(initial_rebalance_delay_ms=0))
@@ -46,8 +47,10 @@ class BrokerWithoutSockets:
     def begin(self, request: Request, version: int, *, client_id: str = "client") -> list[Ready]:
         """Handle a request; the list holds the outcome once there is one."""
         received: list[Ready] = []
-        login = Login(self.broker.credentials)
-        login.user = self.user
+        login = self.login
+        if login is None:
+            login = Login(self.broker.credentials)
+            login.user = self.user
         outcome = call(
             HANDLERS[request.api], self.broker, ClientRequest(request, version, client_id, "127.0.0.1", login)
         )

@@ -47,6 +47,11 @@ OPEN = {
     *(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY),
 }
 """APIs that need no right, in Kafka too."""
+BY_PRINCIPAL = {
+    *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN),
+    *(ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
+}
+"""APIs whose handlers decide by who asks, for which tokens; see tests/unit/broker/handlers/test_tokens.py."""
 
 
 @pytest.fixture
@@ -67,8 +72,8 @@ def allow(box: BrokerWithoutSockets, operation: int, resource_type: int, name: s
 def test_every_api_has_its_rule() -> None:
     # Give a new API its line in kafkaprod/broker/cluster/authorization.py, its module an `authorize`,
     # or its key a place here if no ACL can refuse it.
-    assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES, *OPEN, *PEER_APIS}
-    assert not OPEN & {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES}
+    assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES, *OPEN, *BY_PRINCIPAL, *PEER_APIS}
+    assert not (OPEN | BY_PRINCIPAL) & {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES}
 
 
 @pytest.mark.parametrize("api", sorted(set(HANDLERS) - OPEN - PEER_APIS))

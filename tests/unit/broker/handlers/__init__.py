@@ -13,6 +13,8 @@ test_topics.py          create_partitions create_topics delete_records delete_to
 test_transactions.py    add_offsets_to_txn add_partitions_to_txn end_txn init_producer_id txn_offset_commit
 test_transactions.py    describe_producers describe_transactions list_transactions write_txn_markers
 test_transactions.py    produce_transactions transaction_errors
+test_tokens.py          create_delegation_token delegation_tokens describe_delegation_token expire_delegation_token
+test_tokens.py          renew_delegation_token
 test_users.py           alter_client_quotas alter_user_scram_credentials create_acls delete_acls
 test_users.py           describe_client_quotas describe_user_scram_credentials
 test_watermark.py       fetch list_offsets
