@@ -7,6 +7,7 @@ steps         work for one request in steps, so that no client holds a thread fo
 request       what the router gives a handler, and what a handler gives back
 file_records  records that go from a log file to a socket without passing through this process
 login         the broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER
+meters        meters of what clients use, and how long they must wait for it
 oauthbearer   the broker's half of OAUTHBEARER, for tokens without a signature
 timers        things to do at a time, for the event loop
 """

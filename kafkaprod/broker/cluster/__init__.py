@@ -25,7 +25,7 @@ acls                    access control: who may do what to which resource, decid
 broker_options          the broker's options under Kafka's names: given at the start, or set by clients while it runs
 client_metrics          metrics that clients push (KIP-714)
 producer_ids            producer ids that never repeat, not even after a crash
-quotas                  quotas of users, client ids and addresses (KIP-546): kept and shown
+quotas                  quotas of users, client ids and addresses (KIP-546): kept, shown, found for a client
 alone                   the standing of a broker alone, a cluster of one: it decides itself, and at once
 former_files            the files in which a broker alone kept its metadata before it had a log for it
 replicated_settings     what clients have set, as records of the metadata

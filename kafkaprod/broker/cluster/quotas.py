@@ -1,4 +1,10 @@
-"""Quotas of users, client ids and addresses (KIP-546): kept and shown. They are not enforced: no client is slowed down.
+"""Quotas of users, client ids and addresses (KIP-546): kept, shown, and found for a client (`server.throttling`).
+
+A quota of a user is shared by all client ids of that user, one of a client id by all users; a default stands for one
+quota for each. What counts for a client is the first that there is, of
+
+    user and client id | user, default client id | user | default user, client id | both defaults | default user |
+    client id | default client id
 
 An entity is one or two parts, type -> name, None for the default of the type: {"user": "ann", "client-id": None}.
 """
@@ -7,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.settings import QUOTAS, Settings
@@ -17,12 +23,14 @@ Entity = Mapping[str, str | None]
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
+PRODUCER_BYTES, CONSUMER_BYTES = "producer_byte_rate", "consumer_byte_rate"
+REQUEST_PERCENTAGE, MUTATIONS = "request_percentage", "controller_mutation_rate"
 
-_CLIENT_KEYS: Final = frozenset(
-    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
-)
+_ABSENT: Final = ""  # no name is empty
+
+_CLIENT_KEYS: Final = frozenset({PRODUCER_BYTES, CONSUMER_BYTES, REQUEST_PERCENTAGE, MUTATIONS})
 _IP_KEYS: Final = frozenset({"connection_creation_rate"})
-_FRACTIONAL_KEYS: Final = frozenset({"request_percentage", "controller_mutation_rate"})
+_FRACTIONAL_KEYS: Final = frozenset({REQUEST_PERCENTAGE, MUTATIONS})
 
 
 class Filter(NamedTuple):
@@ -45,11 +53,61 @@ class Change(NamedTuple):
     value: float | None
 
 
+class Found(NamedTuple):
+    """A quota of a client, and the names of those that share it."""
+
+    quota: float
+    entity: tuple[str, ...]
+
+
+class QuotaTable:
+    """The quotas of clients, as they are looked up for each request. A value.
+
+    Attributes:
+        keys: The keys that anyone has a quota of.
+    """
+
+    def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Take entries of the settings over."""
+        self._values: dict[tuple[str, str | None, str | None], float] = {}
+        for entry in entries:
+            entity = entry["entity"]
+            for key, value in entry["values"].items():
+                self._values[key, entity.get(USER, _ABSENT), entity.get(CLIENT_ID, _ABSENT)] = value
+        self.keys = frozenset(key for key, _, _ in self._values)
+
+    def find(self, key: str, user: str, client_id: str) -> Found | None:
+        """Return what counts for a client, None if there is no quota of the key for it."""
+        if key not in self.keys:
+            return None
+        for owner in (user, None):
+            for client in (client_id, None):
+                if (value := self._values.get((key, owner, client))) is not None:
+                    return Found(value, (user, client_id))
+            if (value := self._values.get((key, owner, _ABSENT))) is not None:
+                return Found(value, ("user", user, ""))
+        for client in (client_id, None):
+            if (value := self._values.get((key, _ABSENT, client))) is not None:
+                return Found(value, ("client id", client_id, ""))
+        return None
+
+
 class Quotas:
-    """See the module docstring. Used on the control thread."""
+    """See the module docstring. Used on the control thread, but for `table`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._known: tuple[Any, QuotaTable] = ((), QuotaTable())  # a section of the settings, and the table of it
+
+    @property
+    def table(self) -> QuotaTable:
+        """The quotas of now. Thread-safe; the same object as long as they are the same."""
+        section = self._settings.get(QUOTAS)
+        known, table = self._known
+        if known is not section:
+            table = QuotaTable(section)
+            self._known = (section, table)
+        return table
 
     def find(
         self, filters: Sequence[Filter], *, is_strict: bool

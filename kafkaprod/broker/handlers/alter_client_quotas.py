@@ -1,4 +1,4 @@
-"""AlterClientQuotas (49): set and remove quotas. They are kept, not enforced."""
+"""AlterClientQuotas (49): set and remove quotas, which count from the next request on."""
 
 from __future__ import annotations
 

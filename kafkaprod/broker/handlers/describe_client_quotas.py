@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): the quotas that were set. They are not enforced."""
+"""DescribeClientQuotas (48): the quotas that were set."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """What happens to one request between its arrival and its answer: login, faults, handler, outcome.
 
-    received -> (fault instead) | handler in the loop or on the control thread -> outcome -> (fault on the answer) ->
-    queued
+    received -> (fault instead) | handler in the loop or on the control thread -> outcome -> quotas ->
+    (fault on the answer) -> queued
 The event loop owns it, but for the handlers of the control lane and their outcomes, which come back through `post`.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
+from kafkaprod.broker.server.throttling import Throttle, name_wait
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import encode_response
@@ -78,6 +80,8 @@ class _Exchange:
 
     Attributes:
         encoded: The answer's frame, if it was encoded outside the event loop.
+        body_bytes: The bytes of the request behind its header.
+        busy_ns: For how long a thread was busy with it, where that counts.
     """
 
     session: Session
@@ -86,6 +90,8 @@ class _Exchange:
     request: ClientRequest[Request]
     fault: Fault | None
     encoded: list[BytesLike] | None = None
+    body_bytes: int = 0
+    busy_ns: int = 0
 
     def has_fault(self, kind: FaultKind) -> bool:
         """Whether the answer gets a fault of this kind."""
@@ -98,6 +104,7 @@ class Dispatcher:
     def __init__(self, broker: Broker, loop: Loop) -> None:
         self._broker = broker
         self._loop = loop
+        self._throttle = Throttle(broker)
 
     def begin_next(self, session: Session) -> None:
         """Begin to handle the session's next request, unless one is in progress or none is there."""
@@ -134,7 +141,9 @@ class Dispatcher:
             session.is_peer,
         )
         fault = None if session.is_peer else self._broker.faults.take(received.api)
-        exchange = _Exchange(session, received, HANDLERS[received.api], request, fault)
+        if not session.is_peer and not self._throttle.is_off:
+            self._throttle.limit(request)
+        exchange = _Exchange(session, received, HANDLERS[received.api], request, fault, body_bytes=body_bytes)
         if fault is not None and self._replace(exchange, fault):
             return
         if exchange.handler.LANE is Lane.DATA:
@@ -166,11 +175,14 @@ class Dispatcher:
         coordinator = coordinator_of(handler, request.body)
         if coordinator is not None:
             receiver = self._broker.standing.after_replicas(coordinator, partial(refuse, request), receiver)
+        began_ns = time.thread_time_ns() if self._throttle.counts_time else 0
         try:
             outcome = call(handler, self._broker, request)
         except CloseConnectionError as error:
             receiver(error)
             return
+        if began_ns:
+            exchange.busy_ns = time.thread_time_ns() - began_ns
         if isinstance(outcome, Deferred):
             self._watch_for_close(exchange, outcome)
             outcome.then(receiver)
@@ -223,14 +235,22 @@ class Dispatcher:
         if isinstance(ready, CloseConnectionError):
             self._loop.drop(session, ready)
             return
+        wait_ms = 0
+        if not session.is_peer and not self._throttle.is_off:
+            ready, wait_ms = self._throttle.charge(exchange.request, ready, exchange.body_bytes, exchange.busy_ns)
+        if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
+            wait_ms = max(wait_ms, exchange.fault.value)
+            name_wait(ready, exchange.request.version, wait_ms)
+        if wait_ms:
+            exchange.encoded = None
         try:
             self._queue(exchange, ready)
         except (KafkaError, ValueError):
             logger.exception("%s: the answer cannot be encoded", exchange.handler.API.name)
             self._loop.close_session(session)
             return
-        if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
-            self._loop.call_after(exchange.fault.value, lambda: self._answered(session))
+        if wait_ms:
+            self._loop.call_after(wait_ms, lambda: self._answered(session))
             self._loop.push(session)
         else:
             self._answered(session)
@@ -251,8 +271,6 @@ class Dispatcher:
         else:
             assert not isinstance(ready, CloseConnectionError)
             response, ranges = ready, []
-        if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
-            response.throttle_time_ms = exchange.fault.value  # type: ignore[attr-defined]  # what can be throttled has it
         session.queue_response(received, response, ranges)
         if exchange.has_fault(FaultKind.HALF_FRAME):
             session.cut_output_in_half()
