@@ -136,10 +136,10 @@ class BrokerConfig:
             raise ConfigError(f"node_id={self.node_id} must not be negative")
         for listener in self.listeners:
             if listener.has_tls and self.tls is None:
-                raise ConfigError(f"listener {listener.protocol} needs a certificate and a key")
+                raise ConfigError(f"listener {listener.name} needs a certificate and a key")
             if listener.has_login and not self.has_logins:
-                raise ConfigError(f"listener {listener.protocol} needs users who can log in")
-        parse_advertised(self.advertised, [listener.protocol for listener in self.all_listeners])
+                raise ConfigError(f"listener {listener.name} needs users who can log in")
+        parse_advertised(self.advertised, [listener.name for listener in self.all_listeners])
 
     @property
     def has_logins(self) -> bool:
@@ -153,6 +153,11 @@ class BrokerConfig:
         protocol = f"SASL_{encryption}" if self.has_logins else encryption
         return self.listeners or (Listener(protocol, self.host, self.port),)
 
+    @property
+    def protocols(self) -> dict[str, str]:
+        """The security protocol of each listener, by name."""
+        return {listener.name: listener.protocol for listener in self.all_listeners}
+
     def advertised_as(self, listener: Listener, bound_port: int) -> Endpoint:
         """Return the address that clients of a listener get.
 
@@ -160,5 +165,5 @@ class BrokerConfig:
             listener: One of `all_listeners`.
             bound_port: The port of its socket.
         """
-        given = parse_advertised(self.advertised, [each.protocol for each in self.all_listeners])
-        return given.get(listener.protocol) or Endpoint(self.advertised_host or listener.host, bound_port)
+        given = parse_advertised(self.advertised, [each.name for each in self.all_listeners])
+        return given.get(listener.name) or Endpoint(self.advertised_host or listener.host, bound_port)

@@ -1,7 +1,8 @@
-"""The sockets a broker listens on: `PLAINTEXT://:9092,SSL://:9093,SASL_PLAINTEXT://127.0.0.1:0`.
+"""The sockets a broker listens on: `PLAINTEXT://:9092,SSL://:9093,PROXIED:PLAINTEXT://127.0.0.1:0`.
 
-Clients get the address of the listener they came through, or the one that is advertised for it: a proxy's, say. There
-is one listener of a protocol at most.
+Clients get the address of the listener they came through, or the one that is advertised for it: a proxy's, say. A
+listener has a name, by which the others of a cluster find each other's: its protocol, or the word before it. So there
+may be several of one protocol. Kafka writes the same as `listener.security.protocol.map`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from kafkaprod.errors import ConfigError, KafkaError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_ADDRESS = re.compile(r"(?:([A-Z_]+)://)?(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+):([0-9]{1,5})")
-_LISTENER = re.compile(r"([A-Z_]+)://(\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):([0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:([A-Z][A-Z0-9_]*)://)?(\[[0-9a-fA-F:.]+\]|[^:\[\]/\s]+):([0-9]{1,5})")
+_LISTENER = re.compile(r"(?:([A-Z][A-Z0-9_]{0,63}):)?([A-Z_]+)://(\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):([0-9]{1,5})")
 
 
 class AddressError(KafkaError, OSError):
@@ -46,11 +47,18 @@ class Listener(NamedTuple):
         protocol: One of PROTOCOLS.
         host: Address to bind.
         port: 0 takes a free one.
+        given_name: Its name where that is not the protocol, else empty.
     """
 
     protocol: str
     host: str
     port: int
+    given_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.given_name or self.protocol
 
     @property
     def has_tls(self) -> bool:
@@ -67,27 +75,30 @@ def parse_listeners(text: str, default_host: str) -> tuple[Listener, ...]:
     """Read a list of listeners; an empty host means the default one.
 
     Raises:
-        ConfigError: The list is empty or malformed, or names a protocol or port twice.
+        ConfigError: The list is empty or malformed, or has a name or an address twice.
     """
     listeners = []
     for part in text.split(","):
         found = _LISTENER.fullmatch(part.strip())
-        if found is None or found[1] not in PROTOCOLS or int(found[3]) > 65_535:
-            raise ConfigError(f"listeners: {part!r} is not PROTOCOL://HOST:PORT with one of {', '.join(PROTOCOLS)}")
-        listeners.append(Listener(found[1], found[2].strip("[]") or default_host, int(found[3])))
-    protocols = [listener.protocol for listener in listeners]
-    addresses = [listener[1:] for listener in listeners if listener.port]
-    if len(set(protocols)) < len(protocols) or len(set(addresses)) < len(addresses):
-        raise ConfigError(f"listeners={text!r} names a protocol or an address twice")
+        if found is None or found[2] not in PROTOCOLS or int(found[4]) > 65_535:
+            raise ConfigError(
+                f"listeners: {part!r} is not PROTOCOL://HOST:PORT or NAME:PROTOCOL://HOST:PORT with one of "
+                f"{', '.join(PROTOCOLS)}"
+            )
+        listeners.append(Listener(found[2], found[3].strip("[]") or default_host, int(found[4]), found[1] or ""))
+    names = [listener.name for listener in listeners]
+    addresses = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if len(set(names)) < len(names) or len(set(addresses)) < len(addresses):
+        raise ConfigError(f"listeners={text!r} has a name or an address twice: write NAME:PROTOCOL://HOST:PORT")
     return tuple(listeners)
 
 
-def parse_advertised(text: str, protocols: Sequence[str]) -> dict[str, Endpoint]:
-    """Read the addresses that clients get: HOST:PORT of the only listener, or PROTOCOL://HOST:PORT, comma-separated.
+def parse_advertised(text: str, names: Sequence[str]) -> dict[str, Endpoint]:
+    """Read the addresses that clients get: HOST:PORT of the only listener, or NAME://HOST:PORT, comma-separated.
 
     Args:
         text: The list; the listeners that it does not name are advertised as they are.
-        protocols: Those of the listeners.
+        names: Those of the listeners.
 
     Raises:
         ConfigError: The list is malformed, or names no listener, or one twice.
@@ -96,11 +107,11 @@ def parse_advertised(text: str, protocols: Sequence[str]) -> dict[str, Endpoint]
     for part in text.split(",") if text else ():
         found = _ADDRESS.fullmatch(part.strip())
         if found is None or not 1 <= int(found[3]) <= 65_535:
-            raise ConfigError(f"advertised: {part!r} is not HOST:PORT or PROTOCOL://HOST:PORT with a port in 1..65535")
-        if found[1] is None and len(protocols) > 1:
-            raise ConfigError(f"advertised: {part!r} names none of the listeners {', '.join(protocols)}")
-        protocol = found[1] or protocols[0]
-        if protocol not in protocols or protocol in advertised:
-            raise ConfigError(f"advertised: {part!r} is for none of {', '.join(protocols)}, or one is named twice")
-        advertised[protocol] = Endpoint(found[2].strip("[]"), int(found[3]))
+            raise ConfigError(f"advertised: {part!r} is not HOST:PORT or NAME://HOST:PORT with a port in 1..65535")
+        if found[1] is None and len(names) > 1:
+            raise ConfigError(f"advertised: {part!r} names none of the listeners {', '.join(names)}")
+        name = found[1] or names[0]
+        if name not in names or name in advertised:
+            raise ConfigError(f"advertised: {part!r} is for none of {', '.join(names)}, or one is named twice")
+        advertised[name] = Endpoint(found[2].strip("[]"), int(found[3]))
     return advertised

@@ -23,7 +23,7 @@ from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
 
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
-_ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or PROTOCOL://HOST:PORT for each listener"
+_ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
@@ -117,8 +117,8 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     host, port = next(iter(server.bound.values()))
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
     print(f"listening on {host}:{port}, data in {config.data_dir}{fate}", flush=True)
-    for protocol, endpoint in server.bound.items() if config.listeners else ():
-        print(f"  {protocol}://{endpoint.host}:{endpoint.port}", flush=True)
+    for name, endpoint in server.bound.items() if config.listeners else ():
+        print(f"  {name}://{endpoint.host}:{endpoint.port}", flush=True)
     address = f"{host}:{port}"
     print(
         f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Try: kafkaprod topics list -b {address}",

@@ -57,3 +57,23 @@ def test_clients_get_the_proxies_addresses_and_use_no_others(proxies: list[Fault
             proxy.cut_all()
         with pytest.raises(KafkaError):
             producer.send("t", b"cut").result(TIMEOUT_S)
+
+
+def test_listeners_of_one_protocol_name_their_own_addresses() -> None:
+    """As a broker in a container has one for its neighbours and one for the host; both outlive a restart."""
+    inner, outer = free_ports(2)
+    with (
+        FaultProxy(("127.0.0.1", outer)) as proxy,
+        EmbeddedBroker(
+            listeners=f"PLAINTEXT://:{inner},OUTER:PLAINTEXT://:{outer}",
+            advertised=f"OUTER://{proxy.bootstrap}",
+            topics={"t": 1},
+        ) as broker,
+    ):
+        for _ in range(2):
+            assert broker.listeners == {"PLAINTEXT": f"127.0.0.1:{inner}", "OUTER": f"127.0.0.1:{outer}"}
+            for bootstrap, advertised in ((f"127.0.0.1:{inner}",) * 2, (proxy.bootstrap,) * 2):
+                nodes = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).brokers
+                assert {f"{node.host}:{node.port}" for node in nodes.values()} == {advertised}
+            broker.stop()
+            broker.start()

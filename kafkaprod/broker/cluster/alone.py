@@ -69,7 +69,7 @@ class Alone(Standing):
         version = broker.config.transactions.version
         levels = NO_LEVELS if version is None else {TRANSACTION_VERSION: version}
         controller = self.controller = OwnController(
-            log_dir, broker.clock, broker.endpoints, levels, broker.config.tokens
+            log_dir, broker.clock, broker.endpoints, broker.config.protocols, levels, broker.config.tokens
         )
         broker.settings.ask_controller = controller.ask
         controller.on_change = broker.settings.follow

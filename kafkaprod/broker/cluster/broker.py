@@ -64,8 +64,8 @@ class Broker:
 
     Attributes:
         endpoint: The endpoint of the first listener; set when its socket is bound.
-        endpoints: Protocol -> address that clients get, of all listeners.
-        bound_ports: Protocol -> port of the socket; set by the server.
+        endpoints: Name of a listener -> address that its clients get.
+        bound_ports: Name of a listener -> port of its socket; set by the server.
         api_versions: What ApiVersions announces; set by the router.
         peer_api_versions: What it announces to other processes of the cluster.
         post: Has a call made by the event loop, from any thread; set by the server.
@@ -93,7 +93,7 @@ class Broker:
             run_blocking: Runs a call on a thread that may block.
             run_control: Runs a call on the control thread, after those before it.
             run_long: Runs a call on the thread for long calculations, after those before it.
-            endpoints: Protocol -> address, of the listeners that are open; None for what the options say.
+            endpoints: Name -> address, of the listeners that are open; None for what the options say.
             make_standing: Makes its standing in its cluster.
 
         Raises:
@@ -113,9 +113,9 @@ class Broker:
         self.tokens = Tokens(config.tokens, lambda: self.image)
         self.credentials.find_token = self.tokens.find_login
         self.endpoints = endpoints or {
-            listener.protocol: config.advertised_as(listener, listener.port) for listener in config.all_listeners
+            listener.name: config.advertised_as(listener, listener.port) for listener in config.all_listeners
         }
-        self.bound_ports = {listener.protocol: listener.port for listener in config.all_listeners}
+        self.bound_ports = {listener.name: listener.port for listener in config.all_listeners}
         self.endpoint = next(iter(self.endpoints.values()))
         self.api_versions: Mapping[ApiKey, tuple[int, int]] = {}
         self.peer_api_versions: Mapping[ApiKey, tuple[int, int]] = {}
@@ -168,12 +168,12 @@ class Broker:
         config = self.config
         advertised = [f"{name}://{endpoint.host}:{endpoint.port}" for name, endpoint in self.endpoints.items()]
         bound = [
-            f"{listener.protocol}://{listener.host}:{self.bound_ports[listener.protocol]}"
-            for listener in config.all_listeners
+            f"{listener.name}://{listener.host}:{self.bound_ports[listener.name]}" for listener in config.all_listeners
         ]
         return {
             **broker_options.describe(config),
             "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in config.protocols.items()),
             "listeners": ",".join(bound),
             "log.dirs": self.log_dir.path,
         }

@@ -101,7 +101,7 @@ class ClusterMember:
             rack=config.rack,
             previous_epoch=config.previous_epoch,
             endpoints=tuple(
-                (name, place.host, place.port, wire.SECURITY_PROTOCOLS[name])
+                (name, place.host, place.port, wire.SECURITY_PROTOCOLS[broker.config.protocols[name]])
                 for name, place in broker.endpoints.items()
             ),
         )

@@ -43,12 +43,12 @@ def live_nodes(broker: Broker, endpoint: Endpoint | None) -> list[ReachableBroke
         endpoint: The endpoint of the client's listener; None for the first one.
     """
     place = endpoint or broker.endpoint
-    protocol = _protocol_of(broker, place)
+    listener = _listener_of(broker, place)
     nodes = []
     for node_id, other in sorted(broker.image.brokers.copy().items()):
         addresses = {name: (host, port) for name, host, port, _ in other.endpoints}
-        if not other.is_fenced and protocol in addresses:
-            nodes.append(ReachableBroker(node_id, *addresses[protocol], other.rack))
+        if not other.is_fenced and listener in addresses:
+            nodes.append(ReachableBroker(node_id, *addresses[listener], other.rack))
     return nodes
 
 
@@ -71,5 +71,5 @@ def replicas_of(broker: Broker, partition: Partition) -> Replicas:
     return Replicas(image.leader, partition.leader_epoch, list(image.replicas), list(image.isr), offline)
 
 
-def _protocol_of(broker: Broker, place: Endpoint) -> str:
+def _listener_of(broker: Broker, place: Endpoint) -> str:
     return next((name for name, other in broker.endpoints.items() if other == place), next(iter(broker.endpoints)))

@@ -74,6 +74,7 @@ _BROKER_TEXTS: Final = {
     "group.max.session.timeout.ms": "The largest session timeout of members of the classic protocol.",
     "group.max.size": "The most members of a group of the classic protocol.",
     "group.min.session.timeout.ms": "The smallest session timeout of members of the classic protocol.",
+    "listener.security.protocol.map": "The security protocol of each listener.",
     "listeners": "The addresses that the broker listens on.",
     "log.cleaner.backoff.ms": "How often the cleaner looks for a log to compact.",
     "log.cleaner.dedupe.buffer.size": "Memory of the cleaner for keys." + _NO_USE,

@@ -58,6 +58,7 @@ class OwnController:
         log_dir: LogDir,
         clock: Clock,
         endpoints: Mapping[str, Endpoint],
+        protocols: Mapping[str, str],
         levels: Mapping[str, int] = NO_LEVELS,
         tokens: TokenConfig | None = None,
     ) -> None:
@@ -66,7 +67,8 @@ class OwnController:
         Args:
             log_dir: The log directory of the broker; its partitions need not be open yet.
             clock: Gives the times in the log.
-            endpoints: Where clients reach the broker, by protocol.
+            endpoints: Where clients reach the broker, by the listener's name.
+            protocols: The protocols of the listeners, by name.
             levels: Levels of features that are set with this start.
             tokens: Options of delegation tokens; None: there are none.
 
@@ -91,7 +93,12 @@ class OwnController:
             tokens=tokens,
         )
         self.image = self._controller.context.image
-        self._register(cluster_id, endpoints)
+        self._register(
+            cluster_id,
+            tuple(
+                (name, place.host, place.port, SECURITY_PROTOCOLS[protocols[name]]) for name, place in endpoints.items()
+            ),
+        )
         self.sync()
 
     @property
@@ -158,7 +165,7 @@ class OwnController:
         """
         self._put(SweepTokens)
 
-    def _register(self, cluster_id: str, endpoints: Mapping[str, Endpoint]) -> None:
+    def _register(self, cluster_id: str, endpoints: tuple[tuple[str, str, int, int], ...]) -> None:
         """Register this process, whatever the last one of the directory did: no other has led its partitions."""
         known = self.image.brokers.get(self._node_id)
         self._controller.context.sessions.pop(self._node_id, None)
@@ -168,9 +175,7 @@ class OwnController:
                 uuid.uuid4(),
                 cluster_id,
                 previous_epoch=-1 if known is None else known.epoch,
-                endpoints=tuple(
-                    (name, place.host, place.port, SECURITY_PROTOCOLS[name]) for name, place in endpoints.items()
-                ),
+                endpoints=endpoints,
                 reply=reply,
             )
         )

@@ -70,7 +70,7 @@ def _refusal(context: ControllerContext, controller_id: int, name: str, level: i
     if reason is not None:
         return reason
     if name not in SUPPORTED:  # level 0 of what there is not
-        return f"Local controller {controller_id} does not support this feature."
+        return f"Feature {name} not found."
     now = context.image.features.get(name, 0)
     if level < now and upgrade_type == UpgradeType.UPGRADE:
         return (

@@ -69,7 +69,7 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = next(iter(server.bound.values()))
-    listeners = {protocol: f"{place.host}:{place.port}" for protocol, place in server.bound.items()}
+    listeners = {name: f"{place.host}:{place.port}" for name, place in server.bound.items()}
     lines.reply(number, {"host": host, "port": port, "listeners": listeners})
     is_orphan = threading.Event()
     obeying = threading.Thread(

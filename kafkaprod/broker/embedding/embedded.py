@@ -54,7 +54,7 @@ class EmbeddedBroker:
     """See the module docstring. Not thread-safe, except `faults`.
 
     Attributes:
-        listeners: Protocol -> `host:port`, of each listener.
+        listeners: Name -> `host:port`, of each listener; the name is its protocol unless it was given another.
         bootstrap_servers: `host:port` for clients, of the first listener. Ports stay the same when it starts
             again.
         faults: Scripts what the broker does wrong; empty after each start.
@@ -92,8 +92,9 @@ class EmbeddedBroker:
             port: 0 for a free one.
             listeners: Several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
+                Several of one protocol need names: "PLAINTEXT://:0,PROXIED:PLAINTEXT://:0".
             advertised: The address that clients get to connect to, where it is not the broker's own: a proxy's or a
-                container's, "127.0.0.1:39091" say, or with several listeners "PLAINTEXT://127.0.0.1:39091,SSL://h:1".
+                container's, "127.0.0.1:39091" say, or with several listeners "PROXIED://127.0.0.1:39091,SSL://h:1".
             topics: Name -> partition count, made at the start if missing.
             auto_create_topics: Create topics that clients request, as Kafka does by default.
             num_partitions: The number of partitions of topics made without a count.
@@ -209,7 +210,10 @@ class EmbeddedBroker:
         self._host, self._port = address["host"], address["port"]
         self.listeners = address["listeners"]
         if self._options["listeners"]:  # the same ports after a restart
-            self._options["listeners"] = ",".join(f"{name}://{place}" for name, place in self.listeners.items())
+            labels = [part.partition("://")[0].strip() for part in self._options["listeners"].split(",")]
+            self._options["listeners"] = ",".join(
+                f"{label}://{self.listeners[label.partition(':')[0]]}" for label in labels
+            )
         return self
 
     def stop(self) -> None:

@@ -50,7 +50,7 @@ class BrokerServer:
 
     Attributes:
         broker: What the sockets serve.
-        bound: Protocol -> address of the socket.
+        bound: Name of a listener -> address of its socket.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
@@ -91,15 +91,15 @@ class BrokerServer:
                 self._run_blocking,
                 self._run_control,
                 self._run_long,
-                {acceptor.listener.protocol: acceptor.endpoint for acceptor in opened},
+                {acceptor.listener.name: acceptor.endpoint for acceptor in opened},
                 _standing_maker(config.cluster),
             )
         except BaseException:
             close_acceptors(opened)
             self._poller.close()
             raise
-        self.bound = {acceptor.listener.protocol: acceptor.bound for acceptor in opened}
-        self.broker.bound_ports = {protocol: place.port for protocol, place in self.bound.items()}
+        self.bound = {acceptor.listener.name: acceptor.bound for acceptor in opened}
+        self.broker.bound_ports = {name: place.port for name, place in self.bound.items()}
         self.broker.post = self.post
         self.broker.api_versions = versions[has_login]
         self.broker.peer_api_versions = peer_versions()

@@ -17,6 +17,18 @@ def test_a_list_is_read() -> None:
     )
 
 
+def test_several_listeners_of_a_protocol_have_names() -> None:
+    listeners = parse_listeners("PLAINTEXT://:0,PROXIED:PLAINTEXT://:0,OUTER_2:SSL://:9", "127.0.0.1")
+    assert [(listener.name, listener.protocol) for listener in listeners] == [
+        *(("PLAINTEXT", "PLAINTEXT"), ("PROXIED", "PLAINTEXT"), ("OUTER_2", "SSL")),
+    ]
+    config = BrokerConfig(data_dir="", listeners=listeners[:2], advertised="PROXIED://proxy.example:39091")
+    assert config.protocols == {"PLAINTEXT": "PLAINTEXT", "PROXIED": "PLAINTEXT"}
+    assert [config.advertised_as(listener, 5) for listener in listeners[:2]] == [
+        *(Endpoint("127.0.0.1", 5), Endpoint("proxy.example", 39091)),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -27,6 +39,11 @@ def test_a_list_is_read() -> None:
         "EXTERNAL://:1",
         "PLAINTEXT://:1,",
         "PLAINTEXT://:1,PLAINTEXT://:2",
+        "A:PLAINTEXT://:1,A:SSL://:2",
+        "A:PLAINTEXT://:1,B:PLAINTEXT://:1",
+        "SSL:PLAINTEXT://:1,SSL://:2",
+        "a:PLAINTEXT://:1",
+        "A:EXTERNAL://:1",
         "PLAINTEXT://:1,SSL://:1",
     ],
 )

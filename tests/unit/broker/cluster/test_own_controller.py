@@ -43,7 +43,11 @@ class Rig:
         made: list[OwnController] = []
 
         def find_topics(log_dir: LogDir) -> KnownTopics:
-            made.append(OwnController(log_dir, environment.clock, {"PLAINTEXT": Endpoint("h", port)}))
+            made.append(
+                OwnController(
+                    log_dir, environment.clock, {"PLAINTEXT": Endpoint("h", port)}, {"PLAINTEXT": "PLAINTEXT"}
+                )
+            )
             return KnownTopics({}, {})
 
         self.log_dir = open_log_dir(str(self.path), environment, node_id=4, find_topics=find_topics)

@@ -61,7 +61,7 @@ class Directory:
         controllers: list[OwnController] = []
 
         def find_topics(log_dir: LogDir) -> KnownTopics:
-            controllers.append(OwnController(log_dir, environment.clock, {}))
+            controllers.append(OwnController(log_dir, environment.clock, {}, {}))
             return KnownTopics({}, controllers[0].image.topic_ids)
 
         self.log_dir = open_log_dir(str(self.path), environment, find_topics=find_topics)

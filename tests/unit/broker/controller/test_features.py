@@ -49,7 +49,7 @@ def test_levels_go_down_and_up_again() -> None:
         (TRANSACTIONS, 3, UP, "Local controller 7 only supports versions 0-2"),
         ("metadata.version", 24, UNSAFE, "Local controller 7 only supports versions 25"),
         ("share.version", 1, UP, "Local controller 7 does not support this feature."),
-        ("share.version", 0, UNSAFE, "Local controller 7 does not support this feature."),
+        ("share.version", 0, UNSAFE, "Feature share.version not found."),
         (
             *(TRANSACTIONS, 1, UP),
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
