@@ -74,7 +74,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "load",
         help="load files into a topic",
-        description="Loads CSV, JSON, Parquet, Arrow files and lines into a topic. --resume continues a load that "
+        description="Loads CSV, JSON, Parquet, Arrow, ORC, Avro and lines into a topic. --resume continues a load that "
         "stopped, even by kill -9, without losing or duplicating a record.",
         epilog=_EPILOG,
     )

@@ -17,7 +17,7 @@ from kafkaprod.loader.encodings import encoding_name
 from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.source import BINARY_FORMATS, Source
 from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, JSON, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 
@@ -39,9 +39,14 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     add("-D", "--delimiter", default="\\n", metavar="CHAR", help="ends a line (default: %(default)s)")
     add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
     add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
+    add("--skip-lines", type=whole, default=0, metavar="N", help="leave out N lines above the column names of CSV, or "
+        "above its first row with --columns")  # fmt: skip
+    add("--comment", default="", metavar="PREFIX", help="leave out lines of CSV that begin with it")
+    add("--elements", default="", metavar="FIELD", help="rows are the elements of the array that this field of a JSON "
+        "object has: features")  # fmt: skip
     add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
     add("--columns", metavar="A,B,...", help="names of CSV columns where the first line does not have "
-        "them; of Parquet and Arrow, the columns to write")  # fmt: skip
+        "them; of Parquet, Arrow, ORC and Avro, the columns to write")  # fmt: skip
     add(
         "--column-type",
         action="append",
@@ -181,10 +186,15 @@ def reading_of(options: argparse.Namespace) -> ReadOptions:
         options.infer_types,
         None if options.columns is None else options.columns.split(","),
         tuple(options.null),
+        options.skip_lines,
+        options.comment,
+        options.elements,
     )
 
 
 def _check_arguments(options: argparse.Namespace) -> None:
+    if (options.comment[:1] in ('"', options.quote or '"', " ") and options.comment) or {*"\r\n"} & {*options.comment}:
+        raise ConfigError(f"--comment {options.comment!r} cannot begin with a quote or a blank, or have a line end")
     exclusive = [
         ("--key", options.key is not None, "-k", options.fixed_key is not None),
         ("--quote", options.quote is not None, "--no-quote", options.no_quote),
@@ -204,21 +214,28 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         "--separator": options.separator is not None,
         "--quote": options.quote is not None,
         "--no-quote": options.no_quote,
-        "--column-type": bool(options.column_type),
         "--infer-types": options.infer_types,
         "--null": bool(options.null),
+        "--skip-lines": options.skip_lines > 0,
+        "--comment": bool(options.comment),
     }
     folders = {name for source in sources for name, _ in source.folder_columns}
-    if {text.partition("=")[0] for text in options.column_type} <= folders:
-        del csv_options["--column-type"]
     for name, is_given in csv_options.items():
         if is_given and not formats & {"csv", "tsv"}:
             raise ConfigError(f"{name} is for CSV, and the input is {', '.join(sorted(formats))}")
-    if options.columns is not None and not formats & {"csv", "tsv", "parquet", "arrow"}:
-        raise ConfigError(f"--columns is for tables, and the input is {', '.join(sorted(formats))}")
-    if options.columns is not None and options.value not in ("", JSON, AVRO) and formats <= {"parquet", "arrow"}:
+    if options.elements and "json" not in formats:
+        raise ConfigError(f"--elements is for --format json, and the input is {', '.join(sorted(formats))}")
+    is_table = bool(formats & {"csv", "tsv", *BINARY_FORMATS})
+    is_of_folders = {text.partition("=")[0] for text in options.column_type} <= folders
+    for name, is_given in (
+        ("--columns", options.columns is not None),
+        ("--column-type", bool(options.column_type) and not is_of_folders),
+    ):
+        if is_given and not is_table:
+            raise ConfigError(f"{name} is for tables, and the input is {', '.join(sorted(formats))}")
+    if options.columns is not None and options.value not in ("", JSON, AVRO) and formats <= set(BINARY_FORMATS):
         raise ConfigError(f"--columns are those of a row as JSON or Avro, and --value is {options.value}")
-    if options.encoding is not None and formats <= {"parquet", "arrow"}:
+    if options.encoding is not None and formats <= set(BINARY_FORMATS):
         raise ConfigError(f"--encoding is for text, and the input is {', '.join(sorted(formats))}")
     if options.timestamp_unit is not None and options.timestamp is None:
         raise ConfigError("--timestamp-unit is the unit of a column: name it with --timestamp")
@@ -272,9 +289,12 @@ def fingerprint_of(
 ) -> dict[str, Any]:
     """Return what decides which records a row becomes, and where they go; `forms` is what check_columns() returned."""
     wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
-    del wanted["plan"]["columns"]  # are column_names
+    del wanted["plan"]["columns"], wanted["plan"]["types"]  # are column_names and column_types
     if not any(source.format in ("csv", "tsv") for source in sources):
         del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
+    for name in ("skip_lines", "comment", "elements"):  # which no load of an earlier version had
+        if not wanted[name]:
+            del wanted[name]
     if forms:  # not where there are none: loads of earlier versions can be resumed
         wanted["forms"] = sorted(forms)
     folders = sorted({name for source in sources for name, _ in source.folder_columns})

@@ -60,12 +60,15 @@ _OPTIONS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("infer_types", "--infer-types", _as_flag),
     ("column_names", "--columns", _as_list),
     ("nulls", "--null", _as_list),
+    ("skip_lines", "--skip-lines", _as_text),
+    ("comment", "--comment", repr),
+    ("elements", "--elements", _as_text),
     ("forms", "what is written in another form since version 0.1", _as_list),
     ("folder_columns", "columns of folders' names", _as_list),
     ("partition", "--partition", _as_text),
     ("engine", "--engine", _as_text),
 )
-_DERIVED: Final = {"plan.fields", "plan.skips_blank_rows", "plan.columns"}  # from the others
+_DERIVED: Final = {"plan.fields", "plan.skips_blank_rows", "plan.columns", "plan.types"}  # from the others
 _KNOWN: Final = {path: (flag, written) for path, flag, written in _OPTIONS}
 
 
@@ -77,7 +80,7 @@ def changed_options(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
         now: The options of this run.
     """
     earlier, later = dict(_flat(before)), dict(_flat(now))
-    wanted = {path for path in {*earlier, *later} if path.partition(".")[0] in now} - _DERIVED
+    wanted = {path for path in {*earlier, *later} if path.partition(".")[0] in now or path in _KNOWN} - _DERIVED
     differing = [path for path in wanted if earlier.get(path, _MISSING) != later.get(path, _MISSING)]
     order = [path for path, _, _ in _OPTIONS]
     differing.sort(key=lambda path: (order.index(path) if path in order else len(order), path))

@@ -37,7 +37,7 @@ from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.recovery import check_complete
 from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.source import BINARY_FORMATS, Source
 from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver
@@ -232,7 +232,7 @@ def _count_rows(job: SparkLoad, index: int) -> int:
         import pyarrow.parquet as pq
 
         return int(pq.ParquetFile(source.path).metadata.num_rows)
-    is_text = source.format not in ("parquet", "arrow")
+    is_text = source.format not in BINARY_FORMATS
     reading = (
         replace(job.reading, plan=RowPlan(RAW, delimiter=plan.delimiter, max_row_bytes=plan.max_row_bytes))
         if is_text

@@ -17,12 +17,20 @@ in_flight              blocks that were sent; moves the manifest when their outc
 producing              makes the producer of a load
 readers                chooses the reader of each format
 csv_rows               CSV by RFC 4180
-arrow_rows             rows of Arrow tables as columns of bytes: Parquet, Arrow files and streams
+csv_heads              what is no row in CSV: lines above the column names, comments
+arrow_files            rows of Parquet, Arrow and ORC files
+table_batches          batches of a table's file as blocks, with the columns and types that are wanted
+arrow_casts            casts of columns of tables, for `--column-type`
+avro_files             rows of Avro container files, block by block
+avro_types             Arrow types of Avro's
+arrow_rows             rows of Arrow tables as columns of bytes
 arrow_forms            which Arrow types have a form as text, as JSON and as a key; others are refused
 csv_types              the types of CSV columns, for `--infer-types`
 recovery               finds which rows of a load that was killed are in the log
 report                 the counts and times of a load
-text                   lines, JSON lines and JSON arrays, forwarded without parsing
+json_texts             JSON that is no lines: arrays, and documents one after another
+json_documents         cuts JSON documents, finds the array that a field has
+text                   lines and JSON lines, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
 paths                  finds the files that names, patterns and directories stand for
 manifest_file          finds, reads, replaces and locks the file of a manifest

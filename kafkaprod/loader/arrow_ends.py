@@ -16,6 +16,7 @@ from kafkaprod.loader.errors import LoadError
 SCAN_BYTES: Final = 1 << 20
 ARROW_MAGIC: Final = b"ARROW1"
 PARQUET_MAGIC: Final = b"PAR1"
+ORC_MAGIC: Final = b"ORC"
 _GAP_BYTES: Final = 64 + 8  # between the last block and the footer of an Arrow file: filling, and the end mark
 _BLOCK: Final = struct.Struct("<qi4xq")  # offset, bytes of its metadata, bytes of its body
 
@@ -104,6 +105,26 @@ def _blocks(footer: bytes) -> list[tuple[int, int, int]]:
             (count,) = struct.unpack_from("<I", footer, vector)
             blocks += [_BLOCK.unpack_from(footer, vector + 4 + _BLOCK.size * i) for i in range(count)]
     return blocks
+
+
+def check_one_orc_file(file: Any, size: int, name: str) -> None:
+    """Refuse joined ORC files, of which only the last one's footer is looked at, and bytes that no part of it has.
+
+    Args:
+        file: A pyarrow ORCFile.
+        size: The bytes of the whole input.
+        name: The name of the input.
+
+    Raises:
+        LoadError: The parts of the file are not all of it.
+    """
+    parts = file.content_length + file.stripe_statistics_length + file.file_footer_length + file.file_postscript_length
+    # The last byte is the length of the postscript. Some writers count the first three as content, others do not.
+    if abs(size - parts - 1) > len(ORC_MAGIC):
+        raise LoadError(
+            f"{name} is damaged, or several ORC files were joined: its footer speaks of {parts + 1:,} bytes, and there "
+            f"are {size:,}"
+        )
 
 
 def check_one_parquet_file(stream: Any, name: str) -> None:

@@ -7,6 +7,7 @@ the rows that are at fault stand alone.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
+from kafkaprod.loader.arrow_casts import type_named
 from kafkaprod.loader.arrow_rows import import_pyarrow, table_block
+from kafkaprod.loader.csv_heads import find_head, has_comment, split_without_comments
 from kafkaprod.loader.csv_types import exact_column, inferred_types
 from kafkaprod.loader.errors import BadRow, LoadRefusedError, check_fields
 from kafkaprod.loader.lines import LineCounter
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 Places = NDArray[np.intp]
 
+MOST_ROWS: Final = 0x7FFFFFFF
+FIRST_ROWS: Final = 10  # that show whether the first line has the column names
 _OWN_ROW: Final = re.compile(r"Row #\d+: ")
 _MALFORMED: Final = {
     ROW_OPEN_QUOTE: "a quote is opened and not closed",
@@ -51,6 +56,8 @@ class CsvOptions:
         infers_types: Other columns have the types of their first values; see csv_types.
         names: The names of the columns; None: the first line has them.
         nulls: Texts that stand for null in columns that are not text.
+        skip_lines: Lines above the column names that are left out.
+        comment: Begins lines that are left out; empty: there are none.
     """
 
     separator: str = ","
@@ -60,6 +67,8 @@ class CsvOptions:
     infers_types: bool = False
     names: list[str] | None = None
     nulls: list[str] = field(default_factory=lambda: [""])
+    skip_lines: int = 0
+    comment: bytes = b""
 
 
 class CsvReader:
@@ -84,7 +93,10 @@ class CsvReader:
         """Read blocks from a row on that begins at `offset`."""
         if not self._is_raw:
             import_pyarrow("CSV")
-        start = self._learn(text_start(self._source))
+        start, separator = find_head(self._source, text_start(self._source), self._options.skip_lines)
+        if separator is not None and not self._options.is_separator_given:
+            self._options = replace(self._options, separator=separator, is_separator_given=True)
+        start = self._learn(start)
         lines = LineCounter(self._source)
         for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
@@ -95,7 +107,13 @@ class CsvReader:
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
         return pieces(self._source, offset, self._split, self._plan.max_row_bytes, fills=fills)
 
-    def _split(self, text: Text, is_last: bool, max_rows: int = 0x7FFFFFFF) -> Cut:
+    def _split(self, text: Text, is_last: bool, max_rows: int = MOST_ROWS) -> Cut:
+        comment = self._options.comment
+        if comment:
+            return split_without_comments(self._split_rows, text, is_last, max_rows, comment)
+        return self._split_rows(text, is_last, max_rows)
+
+    def _split_rows(self, text: Text, is_last: bool, max_rows: int) -> Cut:
         quote = -1 if self._options.quote is None else ord(self._options.quote)
         separator, limit = ord(self._options.separator), self._plan.max_row_bytes
         views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows)
@@ -107,21 +125,30 @@ class CsvReader:
         """Find column names and types in the first piece; return where the first row begins."""
         infers = self._options.infers_types and not self._is_raw
         for piece in self._pieces(start, fills=infers):
-            header = Cut(b"", 0, 0) if self._names is not None else self._split(piece.text[: piece.used], True, 1)
+            header, at = Cut(b"", 0, 0), 0
+            while self._names is None and at < piece.used:
+                header = self._split(piece.text[at : piece.used], True, 1)
+                at += header.used
+                if header.row_count and np.frombuffer(header.views, dtype=np.int32)[0]:  # no blank line
+                    break
+            else:
+                if self._names is None:
+                    continue
             if not self._is_raw:
-                self._take_names(piece, header)
-                self._take_types(piece.text[header.used : piece.used])
-            return start + header.used
+                self._take_names(header, piece.text[at - header.used : piece.used])
+                self._take_types(piece.text[at : piece.used])
+            return piece.start + at
         return start
 
-    def _take_names(self, piece: Piece, header: Cut) -> None:
+    def _take_names(self, header: Cut, text: memoryview) -> None:
         if self._names is None:
             if header.malformed:
                 raise LoadRefusedError(
                     f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
                 )
-            self._names = self._header(piece.text[: header.used])
+            self._names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
             self._check_separator(self._names)
+            self._check_width(self._names, text[header.used :])
         folders = [name for name, _ in self._source.folder_columns]
         check_fields(self._plan.fields, [*self._names, *folders], self._source.name)
         unknown = [name for name in self._options.types if name not in (*self._names, *folders)]
@@ -139,11 +166,35 @@ class CsvReader:
                 "that is its name"
             )
 
+    def _check_width(self, names: list[str], text: memoryview) -> None:
+        """Refuse a title above the column names: one column, where most of the first rows have more."""
+        if len(names) > 1:
+            return
+        rows = self._split(text, True, FIRST_ROWS)
+        column = Column.from_views(rows.views, [text], name="value")
+        widths = Counter(self._width(row) for place in range(rows.row_count) if (row := column[place]))
+        width, count = widths.most_common(1)[0] if widths else (1, 0)
+        if width > 1 and count >= 2 and 2 * count > widths.total():
+            raise LoadRefusedError(
+                f"{self._source.name} has one column, {names[0][:60]!r}, and its rows have {width}: leave what is "
+                "above the column names out with --skip-lines N or --comment PREFIX, or name them with --columns"
+            )
+
+    def _width(self, row: bytes) -> int:
+        import pyarrow as pa
+        import pyarrow.csv as pc
+
+        try:
+            read = pc.ReadOptions(autogenerate_column_names=True)
+            return int(pc.read_csv(pa.py_buffer(row + b"\n"), read, self._parse_options()).num_columns)
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return 1
+
     def _take_types(self, text: memoryview) -> None:
         import pyarrow as pa
 
         assert self._names is not None
-        given = {name: _type(kind) for name, kind in self._options.types.items() if name in self._names}
+        given = {name: type_named(kind) for name, kind in self._options.types.items() if name in self._names}
         self._schema = {name: pa.string() for name in self._names} | given
         if self._options.infers_types:
             schema, self._schema = self._schema, dict.fromkeys(self._names, pa.string())
@@ -153,18 +204,22 @@ class CsvReader:
             self._inferred = inferred_types(table.drop_columns(list(given)), self._options.nulls)
             self._schema = schema
 
-    def _header(self, line: memoryview) -> list[str]:
+    def _header(self, line: bytes) -> list[str]:
         import pyarrow as pa
         import pyarrow.csv as pc
 
         try:
-            names = list(pc.read_csv(pa.py_buffer(line), parse_options=self._parse_options()).schema.names)
+            names = list(pc.read_csv(pa.py_buffer(line + b"\n"), parse_options=self._parse_options()).schema.names)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             hint = ": use --encoding NAME" if isinstance(error, UnicodeDecodeError) else ""
             raise LoadRefusedError(f"{self._source.name}: the first line has no column names: {error}{hint}") from error
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise LoadRefusedError(f"{self._source.name} has two columns {twice!r}")
+            skipped = self._options.skip_lines + 1
+            raise LoadRefusedError(
+                f"{self._source.name} has two columns {twice!r}: name all of them with --columns A,B,..., and leave "
+                f"this line out with --skip-lines {skipped} unless it is a row"
+            )
         return names
 
     # -- rows ----------------------------------------------------------------------------------------------------------
@@ -185,7 +240,11 @@ class CsvReader:
         ]
 
     def _parsed(self, piece: Piece, row: int) -> RowBlock:
-        table = "malformed" if piece.malformed else self._parse(piece.text[: piece.used])
+        text: bytes | memoryview = piece.text[: piece.used]
+        if self._options.comment and has_comment(text, self._options.comment):
+            column = _column(piece)
+            text = b"".join((column[place] or b"") + b"\n" for place in range(piece.row_count))
+        table = "malformed" if piece.malformed else self._parse(text)
         bad: list[BadRow] = []
         places: Places | None = None
         if isinstance(table, str) or table.num_rows != piece.row_count:
@@ -300,18 +359,6 @@ def _only(piece: Piece, places: Places) -> Piece:
 def _without_blank_lines(piece: Piece) -> Piece:
     lengths = np.frombuffer(piece.views, dtype=np.int32)[::4]
     return piece if lengths.all() else _only(piece, np.flatnonzero(lengths))
-
-
-def _type(name: str) -> Any:
-    import pyarrow as pa
-
-    aliases = {"text": "string", "int": "int64", "float": "double", "timestamp": "timestamp[ms]", "date": "date32"}
-    try:
-        return pa.type_for_alias(aliases.get(name, name))
-    except ValueError as error:
-        raise LoadRefusedError(
-            f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date"
-        ) from error
 
 
 def _plain(message: str) -> str:

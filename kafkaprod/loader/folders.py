@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from kafkaprod.loader.errors import LoadRefusedError
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.source import BINARY_FORMATS, Source
 
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")  # each has an int64
@@ -53,7 +53,7 @@ def unsent_columns(sources: Sequence[Source], used: Collection[str]) -> list[str
         sources: The inputs.
         used: Columns that keys, headers or timestamps are made of.
     """
-    tables = ("csv", "tsv", "parquet", "arrow")
+    tables = ("csv", "tsv", *BINARY_FORMATS)
     lost = {name for source in sources if source.format not in tables for name, _ in source.folder_columns}
     return sorted(lost.difference(used))
 

@@ -16,7 +16,7 @@ from kafkaprod.loader.paths import find_paths, is_hidden
 from kafkaprod.loader.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
 from kafkaprod.loader.source import BINARY_FORMATS, Source
 
-FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv", "parquet", "arrow")
+FORMATS: Final = ("lines", "jsonl", "json", "documents", "csv", "tsv", "parquet", "arrow", "orc", "avro")
 HEAD_BYTES: Final = 8  # that tell compression and format
 SHOWN_BYTES: Final = 512  # that tell text from other content, as far as they are there
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "lz4", "bz2", "xz", "zip")
@@ -27,12 +27,15 @@ _FORMAT_OF_SUFFIX: Final = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
+    ".geojson": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
     ".arrows": "arrow",
     ".feather": "arrow",
     ".ipc": "arrow",
+    ".orc": "orc",
+    ".avro": "avro",
     ".txt": "lines",
     ".log": "lines",
 }
@@ -49,7 +52,6 @@ _COMPRESSION_OF_MAGIC: Final = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
-    b"BZh": "bz2",
     b"\xfd7zXZ\0": "xz",
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",  # an empty one
@@ -63,8 +65,6 @@ _NOT_READ: Final = {
     b"7z\xbc\xaf\x27\x1c": "a 7z archive",
     b"Rar!\x1a\x07": "a RAR archive",
     b"\x89LZO": "the output of lzop",
-    b"Obj\x01": "an Avro file",
-    b"ORC": "an ORC file",
     b"FEA1": "a Feather file of version 1: write it again with a newer pyarrow or pandas",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of Excel or Word",
 }
@@ -76,7 +76,15 @@ _CONTROLS: Final = frozenset(
     {*range(1, 7), *range(14, 27), *range(28, 32)}
 )  # that texts do not have, with few exceptions
 _SKIPPABLE_FRAME: Final = b"\x2a\x4d\x18"  # behind 50 to 5F: of zstd or of lz4
-_FORMAT_OF_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
+_FORMAT_OF_MAGIC: Final = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"Obj\x01": "avro",
+    b"ORC": "orc",
+}
+_IN_TEXTS: Final = (b"PAR1", b"ORC", b"FEA1")  # also begins a text such as `ORCID,name`
+_BZ2_BLOCKS: Final = (b"1A", b"\x17r")  # begin the first block, and the end of an empty one
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:
     if path == STDIN:
         suffixes = [".txt"]
         if base.compression not in ("none", "zip") and options.format is None:
-            suffixes = [f".{kind}" for magic, kind in _FORMAT_OF_MAGIC.items() if inner.startswith(magic)] or suffixes
+            suffixes = [f".{kind}" for magic, kind in _FORMAT_OF_MAGIC.items() if _begins(inner, magic)] or suffixes
     for source in _with_formats(base, suffixes, head, options):
         if source.compression == "none" and options.compression is None and options.encoding is None:
             _check_text(source, head)
@@ -233,12 +241,14 @@ def _without_codec(suffixes: list[str]) -> list[str]:
 
 
 def _compression(name: str, suffixes: list[str], head: bytes) -> str:
-    what = next((what for magic, what in _NOT_READ.items() if head.startswith(magic)), None)
+    what = next((what for magic, what in _NOT_READ.items() if _begins(head, magic)), None)
     if what is not None:
         raise LoadRefusedError(f"{name} is {what}, which a load cannot read: convert it first")
     for magic, codec in _COMPRESSION_OF_MAGIC.items():
         if head.startswith(magic):
             return codec
+    if head.startswith(b"BZh") and head[3:4].isdigit() and head[4:6] in _BZ2_BLOCKS:
+        return "bz2"
     if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
         return _COMPRESSION_OF_SUFFIX[suffixes[-1]]
     if head[1:4] == _SKIPPABLE_FRAME and head[0] >> 4 == 5:
@@ -246,10 +256,15 @@ def _compression(name: str, suffixes: list[str], head: bytes) -> str:
     return "none"
 
 
+def _begins(head: bytes, magic: bytes) -> bool:
+    """Return whether a file has these first bytes, and is not a text that happens to begin with them."""
+    return head.startswith(magic) and (magic not in _IN_TEXTS or b"\0" in head or not _CONTROLS.isdisjoint(head))
+
+
 def _format(name: str, suffixes: list[str], head: bytes, codec: str) -> str:
     if codec == "none":
         for magic, kind in _FORMAT_OF_MAGIC.items():
-            if head.startswith(magic):
+            if _begins(head, magic):
                 return kind
     if suffixes and suffixes[-1] in _FORMAT_OF_SUFFIX:
         return _FORMAT_OF_SUFFIX[suffixes[-1]]

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError, missing_package
+from kafkaprod.loader.json_texts import read_array, read_documents
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import BINARY_FORMATS, Source
-from kafkaprod.loader.text import read_array, read_lines
+from kafkaprod.loader.text import read_lines, text_start
 from kafkaprod.tables.row_plan import AVRO, JSON, RAW, RowPlan
 
 if TYPE_CHECKING:
     from kafkaprod.loader.csv_rows import CsvOptions
 
-_ROWS_OF_TEXT: Final = {"lines": read_lines, "jsonl": read_lines, "json": read_array}
-_DEFAULT_VALUE: Final = {"csv": JSON, "tsv": JSON, "parquet": JSON, "arrow": JSON}
+_ROWS_OF_TEXT: Final = {"lines": read_lines, "jsonl": read_lines, "json": read_array, "documents": read_documents}
+_TABLES: Final = ("csv", "tsv", *BINARY_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,13 @@ class ReadOptions:
         plan: What becomes of rows; its value is "" for the format's default.
         separator: Between fields of CSV; None: the format's own.
         quote: Around fields of CSV; None: nowhere.
-        column_types: The types of CSV columns; others are text.
+        column_types: The types of columns; others are text in CSV, and what they are in the file elsewhere.
         infer_types: Other CSV columns may be numbers or bools, by their first values.
         column_names: The column names of CSV without a first line of names; of other tables, those to write.
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
+        skip_lines: Lines above the column names of CSV, or its first row, that are left out.
+        comment: Begins lines of CSV that are left out; empty: there are none.
+        elements: The field of a JSON object whose array has the rows; empty: the whole file is the array.
     """
 
     plan: RowPlan
@@ -43,6 +48,9 @@ class ReadOptions:
     infer_types: bool = False
     column_names: list[str] | None = None
     nulls: tuple[str, ...] = ()
+    skip_lines: int = 0
+    comment: str = ""
+    elements: str = ""
 
 
 def check_readable(source: Source, options: ReadOptions) -> None:
@@ -64,10 +72,12 @@ def check_readable(source: Source, options: ReadOptions) -> None:
     from kafkaprod.loader.arrow_rows import import_pyarrow
 
     import_pyarrow(source.format)
+    if source.format == "avro" and find_spec("fastavro") is None:
+        raise missing_package("fastavro", "Avro", "avro")
 
 
 def check_columns(source: Source, options: ReadOptions) -> set[str]:
-    """Check by the schema of a Parquet or Arrow file, before anything is made or sent, that its rows have a form.
+    """Check by the schema of a table's file, before anything is made or sent, that its rows have a form.
 
     Returns:
         What the rows have that version 0.1 wrote in another way: a load of it cannot be continued.
@@ -78,17 +88,34 @@ def check_columns(source: Source, options: ReadOptions) -> set[str]:
     """
     plan = _plan_of(source, options)
     if source.format not in BINARY_FORMATS:
-        has_types = bool(options.column_types) or options.infer_types
-        return {"text of keys"} if has_types and (plan.key is not None or plan.headers) else set()
-    from kafkaprod.loader.arrow_rows import check_columns as check
+        return _changed_texts(source, options, plan) if source.format in ("csv", "tsv") else set()
+    from kafkaprod.loader.arrow_files import check_columns as check
 
     return check(source, plan)
 
 
+def _changed_texts(source: Source, options: ReadOptions, plan: RowPlan) -> set[str]:
+    has_types = bool(options.column_types) or options.infer_types
+    found = {"text of keys"} if has_types and (plan.key is not None or plan.headers) else set[str]()
+    if source.pipe is not None:
+        return found
+    from kafkaprod.loader.csv_heads import find_head
+
+    try:
+        separator = find_head(source, text_start(source), options.skip_lines)[1]
+    except LoadRefusedError:
+        raise
+    except LoadError:  # whoever reads it says so, behind the rows of the inputs before it
+        return found
+    return found if separator is None else found | {"sep= line"}
+
+
 def _plan_of(source: Source, options: ReadOptions) -> RowPlan:
-    columns = options.column_names if source.format in BINARY_FORMATS else None
-    value = options.plan.value or _DEFAULT_VALUE.get(source.format, RAW)
-    return replace(options.plan, value=value, columns=None if columns is None else tuple(columns))
+    value = options.plan.value or (JSON if source.format in _TABLES else RAW)
+    if source.format not in BINARY_FORMATS:
+        return replace(options.plan, value=value)
+    columns = None if options.column_names is None else tuple(options.column_names)
+    return replace(options.plan, value=value, columns=columns, types=options.column_types)
 
 
 def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 0) -> Iterator[RowBlock]:
@@ -101,14 +128,17 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
     check_readable(source, options)
     plan = _plan_of(source, options)
     if source.format in _ROWS_OF_TEXT:
-        return _ROWS_OF_TEXT[source.format](source, _text_plan(source, plan), row, offset)
+        plan = _text_plan(source, plan)
+        if source.format == "json":
+            return read_array(source, plan, row, offset, options.elements)
+        return _ROWS_OF_TEXT[source.format](source, plan, row, offset)
     if source.format in ("csv", "tsv"):
         from kafkaprod.loader.csv_rows import CsvReader
 
         return CsvReader(source, plan, csv_options(source, options)).blocks(row, offset)
-    from kafkaprod.loader.arrow_rows import read_arrow, read_parquet
+    from kafkaprod.loader.arrow_files import read_table
 
-    return (read_parquet if source.format == "parquet" else read_arrow)(source, plan, row, offset)
+    return read_table(source, plan, row)
 
 
 def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
@@ -123,12 +153,14 @@ def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
         infers_types=options.infer_types,
         names=options.column_names,
         nulls=["", *options.nulls],
+        skip_lines=options.skip_lines,
+        comment=options.comment.encode(),
     )
 
 
 def _text_plan(source: Source, plan: RowPlan) -> RowPlan:
     if plan.value == AVRO:
-        raise LoadRefusedError(f"{source.name}: --value avro needs typed columns: CSV, Parquet or Arrow")
+        raise LoadRefusedError(f"{source.name}: --value avro needs typed columns: CSV, Parquet, Arrow, ORC or Avro")
     if source.format == "lines":
         other = next((name for name in plan.fields if name not in dict(source.folder_columns)), None)
         if other is not None:

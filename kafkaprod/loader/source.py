@@ -10,7 +10,7 @@ from kafkaprod.loader.encodings import UTF8
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.pipes import STDIN, Pipe
 
-BINARY_FORMATS: Final = ("parquet", "arrow")
+BINARY_FORMATS: Final = ("parquet", "arrow", "orc", "avro")
 
 FolderColumns = tuple[tuple[str, int | str | None], ...]
 

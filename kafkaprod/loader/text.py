@@ -1,4 +1,4 @@
-"""Read texts that are cut into rows and forwarded without parsing: lines, JSON lines, JSON arrays."""
+"""Read texts that are cut into rows and forwarded without parsing, in pieces: lines and JSON lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import codecs
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -19,23 +18,21 @@ from kafkaprod._core.text.row_splitter import (
     FIELD_ESCAPED,
     FIELD_FOUND,
     find_fields,
-    split_elements,
     split_lines,
 )
 from kafkaprod.loader.encodings import HEAD_BYTES, UTF8, byte_order_mark
 from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
-from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.opening import WholeInput, open_source
 from kafkaprod.loader.rows import RowBlock, make_block
 from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import ByteRows, RowPlan
 
 PIECE_BYTES: Final = 4 << 20
-_LEAST_BYTES: Final = 64 << 10  # where a file says it is smaller, which those of /proc do
+LEAST_BYTES: Final = 64 << 10  # where a file says it is smaller, which those of /proc do
 NEWLINE: Final = 10
-_ONE_DOCUMENT: Final = (
-    "`jq -c . FILE` writes one document a line, for --format jsonl; "
-    "--format lines -D '\\x00' sends the file as one record"
+ONE_DOCUMENT: Final = (
+    "--format documents sends each document as a record, over however many lines it is written; --elements NAME sends "
+    "the elements of the array that its field NAME has"
 )
 
 Text = bytes | memoryview
@@ -60,6 +57,7 @@ class Cut(NamedTuple):
 
 
 Splitter = Callable[[Text, bool], Cut]
+CheckRest = Callable[[WholeInput, Source, bytes], None]
 
 
 class Piece(NamedTuple):
@@ -100,7 +98,7 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         if is_start:
             _check_first_line(source, bytes(piece.text[: piece.used]).lstrip().partition(b"\n")[0].rstrip())
             is_start = False
-        block = _block(source, plan, piece, row)
+        block = block_of(source, plan, piece, row)
         row += piece.row_count
         is_open = source.format == "jsonl" and piece.text[piece.used - 1] != delimiter
         yield _without_cut_row(block, source, piece, row - 1) if is_open else block
@@ -110,7 +108,7 @@ def _check_first_line(source: Source, line: bytes) -> None:
     """Refuse a document that is written over several lines; lines that are no JSON at all are forwarded."""
     if line[:1] in (b"{", b"[") and line[-1:] in (b"{", b"[", b",", b":"):
         raise LoadRefusedError(
-            f"{source.name}: its first line begins a JSON document, and does not end it. {_ONE_DOCUMENT}"
+            f"{source.name}: its first line begins a JSON document, and does not end it. {ONE_DOCUMENT}"
         )
 
 
@@ -126,23 +124,6 @@ def _without_cut_row(block: RowBlock, source: Source, piece: Piece, row: int) ->
     return block
 
 
-def read_array(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
-    """Read blocks of a file that is one JSON array; its elements are forwarded unchanged."""
-    if offset == 0:
-        offset = _array_start(source)
-
-    def split(text: Text, is_last: bool) -> Cut:
-        views, count, used, is_end = split_elements(text)
-        if is_last and not is_end:
-            raise LoadError(f"{source.name} is cut off: the JSON array does not end")
-        return Cut(views, count, used, is_end)
-
-    lines = LineCounter(source)
-    for piece in pieces(source, offset, split, plan.max_row_bytes):
-        yield replace(_block(source, plan, piece, row), line_of=partial(lines.line_of, piece, row))
-        row += piece.row_count
-
-
 def text_start(source: Source) -> int:
     """Return where the text begins: behind a byte order mark. Raises LoadError if it is UTF-16 or UTF-32."""
     with open_source(source) as stream:
@@ -153,33 +134,15 @@ def text_start(source: Source) -> int:
     return byte_order_mark(head, source.name, is_structured=source.format != "lines")
 
 
-def _array_start(source: Source) -> int:
-    text_start(source)  # is it UTF-8?
-    room = memoryview(bytearray(_room_for(source, 0)))
-    filled = 0
-    with open_source(source) as stream:
-        while read := stream.readinto(room[filled:]):
-            filled += read
-            text = bytes(room[:filled]).lstrip(b"\xef\xbb\xbf \t\r\n")
-            if text.startswith(b"["):
-                return filled - len(text) + 1
-            if text:
-                break
-    if filled:
-        raise LoadError(f"{source.name} is not a JSON array. {_advice(text)}")
-    raise LoadError(f"{source.name} is cut off: it is empty, and not even an empty JSON array")
-
-
-def _advice(text: bytes) -> str:
-    """Return what to do with a text that is no array, by its first line."""
-    try:
-        json.loads(text.partition(b"\n")[0])
-    except (ValueError, RecursionError):
-        return _ONE_DOCUMENT
-    return "Its first line is a whole document: if each line is, say --format jsonl"
-
-
-def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, fills: bool = False) -> Iterator[Piece]:
+def pieces(
+    source: Source,
+    offset: int,
+    split: Splitter,
+    max_row_bytes: int,
+    *,
+    fills: bool = False,
+    check_rest: CheckRest | None = None,
+) -> Iterator[Piece]:
     """Cut an input, from a byte on, into rows; memory is bounded by two pieces and the longest row.
 
     Args:
@@ -189,6 +152,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
         max_row_bytes: The size of the longest row.
         fills: Where a pipe gives less than a piece, wait for more, so that the same bytes are always cut in the same
             places.
+        check_rest: Reads what follows the end that `split` finds; None: nothing may follow.
 
     Yields:
         Pieces; each is valid until the next one is read, because all are read into the same memory.
@@ -198,8 +162,8 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
         OSError: It cannot be read.
     """
     with open_source(source) as stream:
-        _skip(stream, source, offset)
-        buffer = bytearray(_room_for(source, offset))
+        skip_to(stream, source, offset)
+        buffer = bytearray(room_for(source, offset))
         filled = 0
         is_last = False
         while not is_last:
@@ -218,7 +182,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
                 # For a JSON array leave the closing bracket unread, so that a resumed load finds it again.
                 yield Piece(text, used, views, count, offset - is_end, malformed, offset - used, is_last and not is_end)
             if is_end:
-                _check_nothing_follows(stream, source, bytes(text[used:]))
+                (check_rest or _check_nothing_follows)(stream, source, bytes(text[used:]))
                 return
             filled -= used
             if filled > len(buffer) // 2:  # a long row: more room for the rest of it
@@ -230,7 +194,7 @@ def pieces(source: Source, offset: int, split: Splitter, max_row_bytes: int, *, 
 def _check_nothing_follows(stream: WholeInput, source: Source, rest: bytes) -> None:
     """Read behind the end of a JSON array up to the end of the input, where a codec compares checksums."""
     while not rest.strip():
-        rest = stream.read(_LEAST_BYTES)
+        rest = stream.read(LEAST_BYTES)
         if not rest:
             return
     raise LoadError(f"{source.name}: more text follows the end of the JSON array")
@@ -245,11 +209,11 @@ def _check_rows(source: Source, offset: int, views: bytes, rest: int, max_row_by
         )
 
 
-def _room_for(source: Source, offset: int) -> int:
+def room_for(source: Source, offset: int) -> int:
     """Return the bytes of a piece: not many more than the input has, because a load of small files would clear them."""
     if source.size is None or not source.has_text_offsets:
         return PIECE_BYTES
-    return min(PIECE_BYTES, max(source.size - offset + 1, _LEAST_BYTES))  # + 1: the end is a read with room
+    return min(PIECE_BYTES, max(source.size - offset + 1, LEAST_BYTES))  # + 1: the end is a read with room
 
 
 def _grown(rest: memoryview, size: int) -> bytearray:
@@ -267,7 +231,8 @@ def _fill(stream: WholeInput, room: memoryview) -> int:
     return filled
 
 
-def _skip(stream: WholeInput, source: Source, offset: int) -> None:
+def skip_to(stream: WholeInput, source: Source, offset: int) -> None:
+    """Continue at a byte of the text. Raises LoadError if there is none."""
     if offset == 0:
         return
     if source.has_text_offsets and stream.seekable():
@@ -281,7 +246,8 @@ def _skip(stream: WholeInput, source: Source, offset: int) -> None:
         offset -= read
 
 
-def _block(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
+def block_of(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
+    """Return the rows of a piece as a block; `row` is the number of the first one."""
     numbers = np.arange(row, row + piece.row_count, dtype=np.int64)
     value = Column.from_views(piece.views, [piece.text], name="value")
     block = RowBlock(numbers, value, row + piece.row_count, piece.end)

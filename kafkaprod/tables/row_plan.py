@@ -139,6 +139,7 @@ class RowPlan:
         avro_schema_id: Stands before each, as Confluent's registry numbers it.
         max_row_bytes: The size of the longest row of a text.
         columns: Those that JSON or AVRO values have; None: all.
+        types: Column -> name of the type that it is cast to.
     """
 
     value: str = RAW
@@ -153,6 +154,7 @@ class RowPlan:
     avro_schema_id: int | None = None
     max_row_bytes: int = MAX_ROW_BYTES
     columns: tuple[str, ...] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
     fields: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,8 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import fastavro
 import lz4.frame
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import zstandard
 
@@ -62,6 +64,22 @@ def _arrow(new: Callable[..., Any], codec: str | None = None) -> bytes:
     return sink.getvalue()
 
 
+def _orc() -> bytes:
+    sink = io.BytesIO()
+    pyarrow.orc.write_table(_table(), sink, compression="zlib")
+    return sink.getvalue()
+
+
+def _avro() -> bytes:
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+    sink = io.BytesIO()
+    schema = {"type": "record", "name": "row", "fields": fields}
+    fastavro.writer(
+        sink, schema, _table().to_pylist(), sync_interval=200, sync_marker=b"the mark of file", codec="deflate"
+    )
+    return sink.getvalue()
+
+
 FORMATS: Final[dict[str, Callable[[], bytes]]] = {
     "lines": lambda: b"".join(name.encode() + b"\n" for name in _names()),
     "jsonl": lambda: b"\n".join(_json_lines()) + b"\n",
@@ -70,6 +88,8 @@ FORMATS: Final[dict[str, Callable[[], bytes]]] = {
     "parquet": _parquet,
     "arrow": lambda: _arrow(pa.ipc.new_file),
     "arrow stream": lambda: _arrow(pa.ipc.new_stream),
+    "orc": _orc,
+    "avro": _avro,
 }
 
 
@@ -100,7 +120,15 @@ STREAMED: Final = ("gzip", "bz2", "xz", "lz4", "zstd")
 LONGEST_MAGIC: Final = 6
 TEXTS: Final = ("lines", "jsonl", "json", "csv")
 # Without a codec nothing tells that a byte has another value, or that a text of rows is cut at the end of one.
-WITHOUT_CHECKSUM: Final = (*TEXTS, "arrow", "arrow stream", *(name for name in INNER if name.startswith("arrow")))
+WITHOUT_CHECKSUM: Final = (
+    *TEXTS,
+    "arrow",
+    "arrow stream",
+    "orc",
+    "avro",
+    *(name for name in INNER if name.startswith("arrow")),
+)
+AVRO_MARK_BYTES: Final = 16  # at the end of the header and of each block
 WITHOUT_END: Final = ("lines", "jsonl", "csv")
 
 
@@ -123,9 +151,19 @@ class Sample:
     def silent_cut(self, length: int) -> bool:
         """Whether nothing tells that the input ends too early; the places are in docs/loading.md."""
         if self.codec in STREAMED and length == len(self.streams[0]):
-            return self.format not in ("json", "parquet", "arrow", "arrow stream")  # these have an end of their own
+            return self.format not in (
+                "json",
+                "parquet",
+                "arrow",
+                "arrow stream",
+                "orc",
+                "avro",
+            )  # these have an end of their own
         if self.way != "file" and self.codec != "none" and length < LONGEST_MAGIC:
             return True  # no --compression, and too little to recognize it by
+        if self.codec == "none" and self.format == "avro":  # between two blocks
+            data = self.streams[0]
+            return length > AVRO_MARK_BYTES and data[length - AVRO_MARK_BYTES : length] == data[-AVRO_MARK_BYTES:]
         return self.codec == "none" and self.format in WITHOUT_END
 
     @property

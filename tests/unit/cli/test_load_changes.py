@@ -32,6 +32,9 @@ def fingerprint(*flags: str) -> dict[str, object]:
         ((), ("--null", "NA", "--null", "-"), ["--null was not given, now NA,-"]),
         (("--columns", "a,b"), ("--columns", "a,c"), ["--columns was a,b, now a,c"]),
         (("-p", "0"), ("-p", "1"), ["--partition was 0, now 1"]),
+        (("--skip-lines", "2"), (), ["--skip-lines was 2, now not given"]),
+        ((), ("--comment", "#"), ["--comment was not given, now '#'"]),
+        ((), ("--elements", "features"), ["--elements was not given, now features"]),
         ((), ("--separator", ";"), ["--separator was not given, now ';'"]),
         (
             ("--value", "raw"),
@@ -48,6 +51,14 @@ def test_each_changed_option_is_named_with_both_values(
 
 def test_what_only_the_manifest_has_is_no_option() -> None:
     assert changed_options(fingerprint() | {"record_limit": 5, "needs_keys": False}, fingerprint()) == []
+
+
+def test_forms_and_columns_of_folders_that_only_the_manifest_has_are_changes() -> None:
+    more = {"forms": ["INT96"], "folder_columns": ["year"]}
+    assert changed_options(fingerprint() | more, fingerprint()) == [
+        "what is written in another form since version 0.1 was INT96, now not given",
+        "columns of folders' names was year, now not given",
+    ]
 
 
 def test_every_field_of_the_fingerprint_has_an_option() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from kafkaprod.loader import arrow_rows, text
+from kafkaprod.loader import arrow_files, avro_files, table_batches, text
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
@@ -25,6 +28,10 @@ LINES = "".join(json.dumps(row) + "\n" * (1 + i % 7 // 6) for i, row in enumerat
 CSV = "id,name\n" + "".join(
     f'{i},"a\n,{i}"\n' if i % 5 == 0 else f"{i},b\n" + "\n" * (i % 7 // 6) for i in range(COUNT)
 )
+COMMENTS = '# say, "so\nid,name\n' + "".join(
+    f'{i},"a\n#,{i}"\n' if i % 5 == 0 else f'{i},b\n#"{i},"\n#{i}\n' for i in range(COUNT)
+)
+FEATURES = f'{{"type": "all", "of": [{{"features": [1]}}], "features": {json.dumps(OBJECTS)}, "count": [1]}}'
 BAD_CSV = "id,name\n" + "".join(f"{i},b\n" if i % 11 else f"{i}\n" for i in range(1, COUNT))
 
 
@@ -33,6 +40,13 @@ def table_bytes(kind: str) -> bytes:
     sink = pa.BufferOutputStream()
     if kind == "parquet":
         pyarrow.parquet.write_table(table, sink, row_group_size=37)
+    elif kind == "orc":
+        pyarrow.orc.write_table(table, sink)
+    elif kind == "avro":
+        fields = [{"name": name, "type": kind} for name, kind in (("id", "int"), ("name", "string"), ("x", "double"))]
+        rows = io.BytesIO()
+        fastavro.writer(rows, {"type": "record", "name": "row", "fields": fields}, OBJECTS, sync_interval=100)
+        return rows.getvalue()
     else:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, 41)
@@ -53,9 +67,19 @@ INPUTS = [
     ("raw-keyed.csv", CSV.encode(), ReadOptions(RowPlan("raw", key=Template.of_column("id")))),
     ("nameless.csv", CSV.partition("\n")[2].encode(), ReadOptions(RowPlan(""), column_names=["id", "name"])),
     ("bad.csv", BAD_CSV.encode(), ReadOptions(RowPlan(""))),
+    ("comments.csv", COMMENTS.encode(), ReadOptions(RowPlan(""), comment="#")),
+    ("comments.csv.gz", gzip.compress(COMMENTS.encode()), ReadOptions(RowPlan(""), comment="#")),
+    ("raw-comments.csv", COMMENTS.encode(), ReadOptions(RowPlan("raw"), comment="#")),
+    ("skipped.csv", f'a "title\n\n{CSV}'.encode(), ReadOptions(RowPlan(""), skip_lines=2)),
+    ("separator.csv", b"sep=,\r\n" + CSV.encode(), ReadOptions(RowPlan(""))),
+    ("features.json", FEATURES.encode(), ReadOptions(RowPlan(""), elements="features")),
+    ("a.documents", "\n".join(json.dumps(row, indent=1) for row in OBJECTS).encode(), ReadOptions(RowPlan(""))),
     ("a.csv.gz", gzip.compress(CSV.encode()), ReadOptions(RowPlan(""))),
     ("a.parquet", table_bytes("parquet"), ReadOptions(RowPlan(""))),
     ("a.arrow", table_bytes("arrow"), ReadOptions(RowPlan("id"))),
+    ("a.orc", table_bytes("orc"), ReadOptions(RowPlan(""))),
+    ("a.avro", table_bytes("avro"), ReadOptions(RowPlan(""))),
+    ("cast.avro", table_bytes("avro"), ReadOptions(RowPlan("x"), column_types={"x": "int"})),
 ]
 
 Row = tuple[int, bytes | None, bytes | None]
@@ -64,7 +88,9 @@ Row = tuple[int, bytes | None, bytes | None]
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "PIECE_BYTES", PIECE_BYTES)
-    monkeypatch.setattr(arrow_rows, "BATCH_ROWS", 16)
+    monkeypatch.setattr(table_batches, "BATCH_ROWS", 16)
+    monkeypatch.setattr(arrow_files, "BATCH_ROWS", 16)
+    monkeypatch.setattr(avro_files, "GROUP_ROWS", 16)
 
 
 def rows_of(block: RowBlock) -> Iterator[Row]:
@@ -82,7 +108,7 @@ def rows_of(block: RowBlock) -> Iterator[Row]:
 @pytest.mark.parametrize(("name", "data", "options"), INPUTS, ids=[name for name, _, _ in INPUTS])
 def test_from_any_position_the_rest_is_read(name: str, data: bytes, options: ReadOptions, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
-    (source,) = find_sources([str(tmp_path / name)])
+    (source,) = find_sources([str(tmp_path / name)], "documents" if name.endswith(".documents") else None)
     places = [(0, 0)]
     rows: list[Row] = []
     for block in read_rows(source, options):

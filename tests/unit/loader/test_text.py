@@ -180,7 +180,7 @@ def test_a_small_file_takes_little_memory(tmp_path: Path, name: str) -> None:
     "data", [b'{\n  "a": 1\n}\n', b'\n {"a": {\n}}', b"[\n1\n]\n", b'{"type": "FeatureCollection",\n"features": []}']
 )
 def test_one_document_over_several_lines_is_no_json_lines(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(LoadRefusedError, match=r"begins a JSON document, and does not end it\. `jq -c \. FILE`"):
+    with pytest.raises(LoadRefusedError, match=r"and does not end it\. --format documents .* --elements NAME"):
         read(written(tmp_path, "document.jsonl", data))
 
 
@@ -193,8 +193,8 @@ def test_other_first_lines_of_json_lines_are_forwarded(tmp_path: Path, data: byt
     ("data", "advice"),
     [
         (b'{"a":1}\n{"a":2}\n', "say --format jsonl"),
-        (b'{"type":"FeatureCollection","features":[]}', "say --format jsonl"),
-        (b'{\n  "a": 1\n}\n', "--format lines -D '.x00' sends the file as one record"),
+        (b'{"type":"FeatureCollection","features":[]}', "--elements features sends the elements"),
+        (b'{\n  "a": 1\n}\n', "--format documents sends each document as a record"),
     ],
 )
 def test_what_is_no_array_comes_with_advice_that_fits(tmp_path: Path, data: bytes, advice: str) -> None:
@@ -202,6 +202,6 @@ def test_what_is_no_array_comes_with_advice_that_fits(tmp_path: Path, data: byte
         read(written(tmp_path, "object.json", data))
 
 
-def test_the_advice_for_one_document_is_right(tmp_path: Path) -> None:
+def test_a_delimiter_that_no_text_has_sends_a_file_as_one_record(tmp_path: Path) -> None:
     data = b'{\n  "a": 1\n}\n'
     assert read(written(tmp_path, "document.txt", data), RowPlan("", delimiter=0)) == [data]
