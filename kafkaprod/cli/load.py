@@ -22,6 +22,7 @@ from kafkaprod.cli.load_arguments import (
 )
 from kafkaprod.cli.load_setup import (
     check_on_error,
+    check_report,
     check_topics,
     dead_letter_file,
     earlier_manifest,
@@ -49,6 +50,7 @@ from kafkaprod.loader.progress import Quiet, make_progress
 from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import Source
+from kafkaprod.loader.spread import Spread
 from kafkaprod.text import counted, printable
 
 TRY_AGAIN: Final = os.EX_TEMPFAIL  # 75
@@ -106,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     check_on_error(options.on_error)
+    check_report(options)
     reading = reading_of(options)
     texts = text_columns_of(options)
     listing = Listing.of(options.files)
@@ -172,7 +175,7 @@ def _load(
     if options.engine == "spark":
         assert file is not None
         work = partial(_load_on_spark, options, load, settings, new_sink, file, manifest, client, sources, reading)
-    return _work(options, load, work, sink, progress, can_resume=file is not None)
+    return _work(options, load, work, sources, sink, progress, can_resume=file is not None)
 
 
 def _load_in_transactions(
@@ -198,13 +201,14 @@ def _load_in_transactions(
     sink = make_sink(options.on_error, None, "", None, progress)
     job = Job(sources, reading, settings, sink, progress, None, LoadReport(options.topic))
     load = TransactionalLoad(job, client, transactional_id, resumes=options.resume, restarts=options.restart)
-    return _work(options, load, load.run, sink, progress, can_resume=True)
+    return _work(options, load, load.run, sources, sink, progress, can_resume=True)
 
 
 def _work(
     options: argparse.Namespace,
     load: AnyLoad,
     work: Callable[[], object],
+    sources: list[Source],
     sink: BadRowSink,
     progress: Quiet,
     *,
@@ -212,18 +216,20 @@ def _work(
 ) -> int:
     """Load, show the report however it ends, and return the exit code."""
     patience_s: float | None = None
+    if options.engine != "spark" and (options.json or options.report is not None):
+        load.report.spread = Spread()
     try:
         work()
     except KeyboardInterrupt:
         patience_s = INTERRUPTED_S
         progress.close()
-        _print_report(load.report, is_json=options.json)
+        _show_report(options, load.report, sources, "It was interrupted.")
         print(f"kafkaprod load: {_interruption(load, can_resume=can_resume)}", file=sys.stderr)
         return INTERRUPTED
     except (KafkaError, OSError) as error:
         progress.close()
         if options.json or load.has_sent:
-            _print_report(load.report, is_json=options.json)
+            _show_report(options, load.report, sources, str(error))
         if isinstance(error, UnexpectedInputError):
             raise UnexpectedInputError(f"{error}. {_remains(load)}") from error
         if load.has_sent and isinstance(error, LoadRefusedError):  # of a later input: the load stopped
@@ -236,7 +242,7 @@ def _work(
         print(
             f"kafkaprod load: --key {options.key}: no row has such a key, all keys are null or empty", file=sys.stderr
         )
-    _print_report(load.report, is_json=options.json)
+    _show_report(options, load.report, sources)
     return SOME_BAD_ROWS if load.report.bad_in_all else 0
 
 
@@ -298,8 +304,16 @@ def _remains(load: AnyLoad) -> str:
     return f"{counted(load.report.sent_in_all, 'record')} of the load are in the topic, and it is not complete"
 
 
-def _print_report(report: LoadReport, *, is_json: bool) -> None:
-    if is_json:
+def _show_report(options: argparse.Namespace, report: LoadReport, sources: list[Source], error: str = "") -> None:
+    """Write the page and print the last line; `error` is why the load stopped."""
+    if options.report is not None:
+        from kafkaprod.loader.report_page import write_page
+
+        try:
+            write_page(options.report, report.to_dict(), sources, error)
+        except LoadError as problem:  # the rows are in the topic nevertheless
+            print(f"kafkaprod load: {problem}", file=sys.stderr)
+    if options.json:
         print(json.dumps(report.to_dict()))
     else:
         print(report, file=sys.stderr)

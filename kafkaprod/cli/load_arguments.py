@@ -135,6 +135,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", metavar="N", nargs="?", const=5, type=count, help="show the first N records (5) and send nothing")
     add("-q", "--quiet", action="store_true", help="do not show progress")
     add("--json", action="store_true", help="print the summary as JSON")
+    add("--report", metavar="FILE", help="write the summary as an HTML page, with records by size and partition")
 
 
 def _avro_schema(options: argparse.Namespace) -> tuple[str, int | None]:

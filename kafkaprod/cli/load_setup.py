@@ -157,6 +157,17 @@ def check_on_error(on_error: str) -> None:
         raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
 
 
+def check_report(options: argparse.Namespace) -> None:
+    """Check --report before hours of work. Raises ConfigError."""
+    if options.report is None:
+        return
+    if options.engine == "spark":
+        raise ConfigError("--report is for loads of one machine, and --engine is spark")
+    directory = os.path.dirname(os.path.abspath(options.report))
+    if not os.access(directory, os.W_OK) or os.path.isdir(options.report):
+        raise ConfigError(f"--report {options.report} cannot be written: is {directory} a directory of yours?")
+
+
 def make_sink(
     on_error: str,
     producer_options: dict[str, Any] | None,

@@ -27,9 +27,11 @@ arrow_rows             rows of Arrow tables as columns of bytes
 arrow_forms            which Arrow types have a form as text, as JSON and as a key; others are refused
 csv_types              the types of CSV columns, for `--infer-types`
 recovery               finds which rows of a load that was killed are in the log
+report_page            the report as one HTML page, for `--report`
 report                 the counts and times of a load
 json_texts             JSON that is no lines: arrays, and documents one after another
 json_documents         cuts JSON documents, finds the array that a field has
+spread                 counts records by partition and by size
 text                   lines and JSON lines, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
 paths                  finds the files that names, patterns and directories stand for

@@ -32,6 +32,7 @@ from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import Source
+from kafkaprod.loader.spread import Spread
 
 WAIT_S: Final = 0.5
 SALVAGE_S: Final = 10.0
@@ -238,6 +239,7 @@ class Attempt:
                     byte_count=size,
                     bad_count=len(bad),
                     dead_letter_bytes=self._sink.position(),
+                    spread=None if self._report.spread is None else Spread.of(part.sizes(), part_partitions),
                 )
             )
             self._progress.on_block(part.row_count, size, position)

@@ -15,6 +15,7 @@ from kafkaprod.errors import broker_code
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.manifest import Manifest, Position
 from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.spread import Spread
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.block import BlockResult
 
@@ -64,6 +65,7 @@ class SentBlock:
     byte_count: int
     bad_count: int
     dead_letter_bytes: int
+    spread: Spread | None = None
 
 
 class InFlight:
@@ -113,6 +115,8 @@ class InFlight:
         self._blocks.popleft()
         self._report.sent_count += len(head.numbers)
         self._report.sent_bytes += head.byte_count
+        if self._report.spread is not None and head.spread is not None:
+            self._report.spread.add(head.spread)
         self._manifest.sent_count += len(head.numbers)
         self._manifest.sent_bytes += head.byte_count
         self.is_changed = True

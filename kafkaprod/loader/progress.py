@@ -81,11 +81,20 @@ class ProgressLines(Quiet):
     _interval_s = LINE_EVERY_S
 
     def done_share(self) -> float | None:
-        """Return the share of the input's bytes that the producer has; None where that is not known."""
-        if None in self._sizes or not all(self._is_text) or not sum(size or 0 for size in self._sizes):
+        """Return the share of the input's bytes that the producer has; None where that is not known.
+
+        Of several files that are not texts only the whole ones count.
+        """
+        total, place = sum(size or 0 for size in self._sizes), self._position.source
+        if None in self._sizes or not total or (len(self._sizes) == 1 and not self._is_text[0]):
             return None
-        before = sum(size or 0 for size in self._sizes[: self._position.source])
-        return min((before + self._position.offset) / sum(size or 0 for size in self._sizes), 1.0)
+        before = sum(size or 0 for size in self._sizes[:place])
+        within = self._position.offset if place < len(self._sizes) and self._is_text[place] else 0
+        return min((before + within) / total, 1.0)
+
+    def _files(self) -> str:
+        count = len(self._sizes)
+        return f"file {min(self._position.source + 1, count):,} of {count:,}, " if count > 1 else ""
 
     def _rates(self, now_s: float) -> str:
         seconds = max(now_s - self._started_s, 1e-9)
@@ -97,7 +106,8 @@ class ProgressLines(Quiet):
         share = self.done_share()
         seconds = now_s - self._started_s
         records = counted(self.records, "record")
-        where = records if share is None else f"{share:.1%}, {records}"
+        records += f", {self.bytes / 1e6:,.1f} MB"
+        where = self._files() + (records if share is None else f"{share:.1%}, {records}")
         done = (share or 0.0) - self._start_share
         left = f", {seconds * (1 - (share or 0.0)) / done:,.0f} s left" if done > 0 else ""
         print(f"{where}, {self._rates(now_s)}{left}", file=self._out, flush=True)
@@ -111,7 +121,7 @@ class ProgressBar(ProgressLines):
     def __init__(self, sources: Sequence[Source], start: Position | None, tqdm: Any) -> None:
         super().__init__(sources, start)
         self._next_s = self._started_s
-        is_known = None not in self._sizes and all(self._is_text)
+        is_known = self.done_share() is not None
         total = sum(size or 0 for size in self._sizes) if is_known else 0
         self._bar = tqdm(
             total=total if is_known else None,
@@ -127,7 +137,9 @@ class ProgressBar(ProgressLines):
     def _show(self, now_s: float) -> None:
         share = self.done_share()
         self._bar.n = self.records if share is None else int(share * self._bar.total)
-        self._bar.set_postfix_str(self._rates(now_s), refresh=False)
+        self._bar.set_postfix_str(
+            f"{self._files()}{counted(self.records, 'record')}, {self._rates(now_s)}", refresh=False
+        )
         self._bar.refresh()
 
     def show(self, text: str) -> None:

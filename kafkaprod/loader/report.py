@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkaprod.loader.spread import Spread
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.text import counted, printable
 
@@ -30,6 +31,7 @@ class LoadReport:
         sent_in_all: Records acknowledged in all runs of the load.
         has_keys: Whether a row had a key; None: no row was read.
         manifest: Path of the manifest; None: there is none.
+        spread: How the records that this run brought are spread; None: they are not counted.
     """
 
     topic: str
@@ -44,6 +46,7 @@ class LoadReport:
     sent_in_all: int = 0
     has_keys: bool | None = None
     manifest: str | None = None
+    spread: Spread | None = None
 
     def take(self, histograms: Mapping[Stage, LatencyHistogram], retry_count: int) -> None:
         """Keep the percentiles and the retries of a producer that is about to be closed."""
@@ -71,6 +74,7 @@ class LoadReport:
             "retries": self.retry_count,
             "complete": self.is_complete,
             "manifest": self.manifest,
+            **({} if self.spread is None else self.spread.to_dict()),
         }
 
     def __str__(self) -> str:

@@ -27,6 +27,7 @@ from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, refused_rows
 from kafkaprod.loader.positions import Place
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.spread import Spread
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.block import BlockResult
 
@@ -80,6 +81,7 @@ class TransactionalAttempt:
         self._is_open = False  # a transaction
         self._sent: list[tuple[int, NDArray[np.int64], BlockResult]] = []  # in it
         self._counts = [0, 0, 0]  # records, bytes, bad rows in it
+        self._spread = Spread()  # of its records
         self._read_count = 0  # rows of the inputs
         self._next_commit_s = 0.0
         self._last = committed.position  # of the last complete block
@@ -200,6 +202,8 @@ class TransactionalAttempt:
         self._sent.append((source, part.numbers, result))
         self._counts[0] += part.row_count
         self._counts[1] += int(part.sizes().sum())
+        if self._job.report.spread is not None:
+            self._spread.add(Spread.of(part.sizes(), partitions))
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -231,6 +235,9 @@ class TransactionalAttempt:
         self._sent.clear()
         self._counts = [0, 0, 0]
         report = self._job.report
+        if report.spread is not None:
+            report.spread.add(self._spread)
+            self._spread = Spread()
         report.sent_count += sent
         report.sent_bytes += size
         self._job.progress.on_retries(report.retry_count + self._opened.retry_count)

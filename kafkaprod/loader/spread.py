@@ -1,0 +1,47 @@
+"""Count how records are spread: over partitions, and by size."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIZE_CLASSES: Final = 32  # class n has records of less than 2**n bytes that are in no class before
+
+
+class Spread:
+    """Counts records by partition, and by the power of two that is above their size.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._partitions: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._sizes: NDArray[np.int64] = np.zeros(SIZE_CLASSES, dtype=np.int64)
+
+    @classmethod
+    def of(cls, sizes: NDArray[np.int64], partitions: NDArray[np.int32]) -> Spread:
+        """Return the spread of some records.
+
+        Args:
+            sizes: The bytes of key, value and headers of each.
+            partitions: The partition of each.
+        """
+        spread = cls()
+        spread._partitions = np.bincount(partitions)
+        classes = np.frexp(sizes.astype(np.float64))[1]  # 0 for a record of no byte
+        spread._sizes = np.bincount(np.minimum(classes, SIZE_CLASSES - 1), minlength=SIZE_CLASSES)
+        return spread
+
+    def add(self, other: Spread) -> None:
+        """Count the records of another spread, too."""
+        if len(other._partitions) > len(self._partitions):
+            self._partitions = np.pad(self._partitions, (0, len(other._partitions) - len(self._partitions)))
+        self._partitions[: len(other._partitions)] += other._partitions
+        self._sizes = self._sizes + other._sizes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return records by partition, and by the number of bytes that they have less than."""
+        sizes = {str(1 << place): int(count) for place, count in enumerate(self._sizes) if count}
+        return {"partitions": {str(n): int(count) for n, count in enumerate(self._partitions)}, "sizes": sizes}

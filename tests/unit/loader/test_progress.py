@@ -1,0 +1,40 @@
+"""The lines of progress say how far a load of several files is."""
+
+from __future__ import annotations
+
+import io
+
+from kafkaprod.loader import progress
+from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.progress import ProgressLines
+from kafkaprod.loader.source import Source
+
+
+def lines(kinds: list[str], position: Position) -> str:
+    sources = [Source(f"{i}.{kind}", kind, size=100) for i, kind in enumerate(kinds)]
+    out = io.StringIO()
+    shown = ProgressLines(sources, out=out)
+    shown._next_s = 0.0
+    shown.on_block(2000, 3_000_000, position)
+    return out.getvalue()
+
+
+def test_a_line_has_the_file_the_share_the_records_the_bytes_and_the_time_left() -> None:
+    line = lines(["csv", "csv", "csv", "csv"], Position(source=1, offset=50))
+    assert line.startswith("file 2 of 4, 37.5%, 2,000 records, 3.0 MB, ")
+    for part in (" records/s, ", " MB/s", " s left\n"):
+        assert part in line
+
+
+def test_of_files_without_offsets_the_whole_ones_count() -> None:
+    assert lines(["parquet", "csv", "parquet"], Position(source=2, row=7)).startswith("file 3 of 3, 66.7%, ")
+    assert lines(["parquet", "parquet"], Position(source=2)).startswith("file 2 of 2, 100.0%, ")
+    assert lines(["parquet"], Position(row=7)).startswith("2,000 records, 3.0 MB, ")
+
+
+def test_a_line_comes_every_few_seconds_only() -> None:
+    out = io.StringIO()
+    shown = ProgressLines([Source("a.csv", "csv", size=100)], out=out)
+    shown.on_block(1, 1, Position(offset=1))
+    assert out.getvalue() == ""
+    assert progress.LINE_EVERY_S == 5.0
