@@ -8,13 +8,16 @@ import io
 import json
 import os
 import random
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import fastavro
 import lz4.frame
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 import zstandard
 
@@ -54,21 +57,66 @@ def _arrow(rows: Sequence[bytes]) -> bytes:
     return sink.getvalue()
 
 
+def _orc(rows: Sequence[bytes]) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.orc.write_table(_table(rows), sink, stripe_size=64 << 10)
+    return sink.getvalue()
+
+
+def _avro(rows: Sequence[bytes]) -> bytes:
+    fields = [{"name": name, "type": "string"} for name in ("id", "pad")]
+    sink = io.BytesIO()
+    schema = {"type": "record", "name": "row", "fields": fields}
+    fastavro.writer(sink, schema, map(json.loads, rows), sync_marker=b"the mark of file")
+    return sink.getvalue()
+
+
+def _zip(rows: Sequence[bytes]) -> bytes:
+    """An archive of files of several formats, with hidden ones among them, as a Mac makes it."""
+    sink = io.BytesIO()
+    step = max(-(-len(rows) // len(MEMBERS)), 1)
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for place, name in enumerate(MEMBERS):
+            data = _WRITERS[name.rpartition(".")[2]](rows[place * step : (place + 1) * step])
+            archive.writestr(zipfile.ZipInfo(name), data)
+            archive.writestr(zipfile.ZipInfo(f"__MACOSX/._{name}"), b"\0\5\26\7")
+    return sink.getvalue()
+
+
 _WRITERS: Final[dict[str, Callable[[Sequence[bytes]], bytes]]] = {
     "jsonl": _lines,
     "json": lambda rows: b"[" + b",\n".join(rows) + b"]",
     "csv": _csv,
     "parquet": _parquet,
     "arrow": _arrow,
+    "orc": _orc,
+    "avro": _avro,
+    "zip": _zip,
 }
+MEMBERS: Final = ("a.csv", "b.jsonl", "c.parquet", "d.avro")
 _CODECS: Final[dict[str, Bytes]] = {
     "gz": lambda data: gzip.compress(data, 1, mtime=0),
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
     "lz4": lz4.frame.compress,
     "bz2": bz2.compress,
 }
-ONE_FILE: Final = ("jsonl", "jsonl.gz", "jsonl.zst", "csv", "csv.gz", "csv.zst", "json", "parquet", "arrow")
-FOLDER: Final = ("csv", "csv.gz", "jsonl", "jsonl.lz4", "jsonl.bz2", "jsonl.zst", "parquet", "arrow")
+ONE_FILE: Final = (
+    "jsonl",
+    "jsonl.gz",
+    "jsonl.zst",
+    "csv",
+    "csv.gz",
+    "csv.zst",
+    "json",
+    "parquet",
+    "arrow",
+    "orc",
+    "avro",
+    "zip",
+)
+FOLDER: Final = ("csv", "csv.gz", "jsonl", "jsonl.lz4", "jsonl.bz2", "jsonl.zst", "parquet", "arrow", "avro")
+TABLES: Final = ("csv", "csv.gz", "parquet", "arrow", "orc", "avro")  # whose rows have the columns of folders
+DAYS: Final = 3
 
 
 @dataclass
@@ -77,6 +125,8 @@ class InputFile:
 
     path: Path
     rows: list[bytes]
+    root: Path | None = None  # of the whole input; None: the file's own folder
+    ending: bytes = b""  # of each record: the columns that folders are named for
     _kept: tuple[bytes, int] = (b"", 0)
 
     def write(self, rows: Sequence[bytes], path: Path | None = None) -> None:
@@ -96,6 +146,15 @@ class InputFile:
         data, mtime_ns = self._kept
         self.path.write_bytes(data)
         os.utime(self.path, ns=(mtime_ns, mtime_ns))
+
+    @property
+    def records(self) -> list[bytes]:
+        """What rows become."""
+        return [row[:-1] + self.ending + b"}" for row in self.rows] if self.ending else self.rows
+
+    def beside(self, name: str) -> Path:
+        """A place that is not in the input."""
+        return (self.root or self.path.parent).with_name(name)
 
     def foreign(self, count: int) -> list[bytes]:
         """Rows that no load may send."""
@@ -121,7 +180,7 @@ class KillInput:
     @property
     def rows(self) -> list[bytes]:
         """All rows in their order."""
-        return [row for file in self.files for row in file.rows]
+        return [row for file in self.files for row in file.records]
 
 
 def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may_be_pipe: bool = True) -> KillInput:
@@ -134,7 +193,9 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may
         rng: Chooses.
         may_be_pipe: It may come through stdin.
     """
-    kind = rng.choice(("file", "file", "folder", *(["stdin"] if may_be_pipe else [])))
+    kind = rng.choice(("file", "file", "folder", "days", *(["stdin"] if may_be_pipe else [])))
+    if kind == "days":
+        return _days(directory / name, name, count, rng)
     if kind == "folder":
         folder = directory / name
         folder.mkdir()
@@ -148,8 +209,23 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may
     return KillInput([str(file.path)], [file])
 
 
-def _new_file(path: Path, name: str, count: int, rng: random.Random) -> InputFile:
-    file = InputFile(path, _rows(name, count, rng))
+def _days(root: Path, name: str, count: int, rng: random.Random) -> KillInput:
+    """A table in folders `day=0/shop=a b`, with what a job that died has left behind."""
+    files = []
+    for day in range(DAYS):
+        folder = root / f"day={day}" / "shop=a%20b"
+        folder.mkdir(parents=True)
+        path = folder / f"0.{rng.choice(TABLES)}"
+        files.append(_new_file(path, f"{name}-{day}", max(count // DAYS, 1), rng, root))
+        files[-1].ending = b',"day":%d,"shop":"a b"' % day
+    for hidden in ("_temporary/0/part.parquet", ".ipynb_checkpoints/0.csv", "_SUCCESS"):
+        (root / hidden).parent.mkdir(parents=True, exist_ok=True)
+        (root / hidden).write_bytes(b"id,pad\nforeign,\n")
+    return KillInput([str(root)], files)
+
+
+def _new_file(path: Path, name: str, count: int, rng: random.Random, root: Path | None = None) -> InputFile:
+    file = InputFile(path, _rows(name, count, rng), root)
     file.write(file.rows)
     file.keep()
     return file
@@ -176,7 +252,7 @@ def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str,
         new.write_bytes(_lines(file.foreign(100)))
         return kind, new.unlink
     if kind == "a file less":
-        away = file.path.parent.with_name("away")
+        away = file.beside("away")
         file.path.rename(away)
         return kind, lambda: void(away.rename(file.path))
     if kind == "touched":
@@ -194,8 +270,7 @@ def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str,
 def replace_while_read(of: KillInput, rng: random.Random) -> Callable[[], None]:
     """Put another file in the place of one that a load may be reading; return what undoes it."""
     file = rng.choice(of.files)
-    away = file.path.parent.with_name("away")
-    other = file.path.parent.with_name("other")
+    away, other = file.beside("away"), file.beside("other")
     file.write(file.foreign(len(file.rows)), other)
     os.link(file.path, away)
     other.replace(file.path)
