@@ -54,7 +54,15 @@ def check_forms(schema: pa.Schema, names: Sequence[str], source: str) -> None:
         if why is not None:
             others = ",".join(other for other in schema.names if other != name)
             hint = f" Leave it out with --columns {others[:60]}{'...' if len(others) > 60 else ''}" if others else ""
-            raise LoadRefusedError(f"{source}: {why}: cast it first.{hint}")
+            raise LoadRefusedError(f"{source}: {why}: cast it {_castable(field)}.{hint}")
+
+
+def _castable(field: pa.Field) -> str:
+    from pyarrow import types
+
+    if types.is_duration(field.type):
+        return f"with --column-type {field.name}=int"
+    return f"with --column-type {field.name}=text" if types.is_decimal256(field.type) else "first"
 
 
 def changed_forms(schema: pa.Schema, names: Sequence[str]) -> set[str]:
