@@ -1,10 +1,11 @@
-"""confluent-kafka's Message, as delivery callbacks get it."""
+"""confluent-kafka's Message, as delivery callbacks get it: the original's own class where that can be made here."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.compat.confluent_kafka.error import KafkaError
+from kafkaprod.compat.originals import taken
 
 TIMESTAMP_NOT_AVAILABLE: Final = 0
 TIMESTAMP_CREATE_TIME: Final = 1
@@ -12,14 +13,14 @@ TIMESTAMP_LOG_APPEND_TIME: Final = 2
 OFFSET_INVALID: Final = -1001
 
 
-class Message:
+class OwnMessage:
     """A record that was produced, with its place in the log or its error. Immutable.
 
     Args:
         topic: Its name.
-        partition: Where it is, -1 if it was not decided.
+        partition: Where it is; negative: it was not decided.
         key, value, headers: As they were given.
-        offset: OFFSET_INVALID if unknown.
+        offset: Its place there; negative: unknown.
         timestamp: Kind and ms since the epoch.
         error: Why it was not delivered; None: it was.
         latency: Seconds from produce() to the outcome; None if unknown.
@@ -54,12 +55,12 @@ class Message:
         return self._topic
 
     def partition(self) -> int | None:
-        """Return the partition, -1 if it was not decided."""
-        return self._partition
+        """Return the partition; None if it was not decided."""
+        return self._partition if self._partition >= 0 else None
 
     def offset(self) -> int | None:
-        """Return the offset, OFFSET_INVALID if unknown."""
-        return self._offset
+        """Return the offset; None if unknown."""
+        return self._offset if self._offset >= 0 else None
 
     def key(self) -> Any:
         """Return the key."""
@@ -92,5 +93,18 @@ class Message:
     def __len__(self) -> int:
         return 0 if self._value is None else len(self._value)
 
-    def __bool__(self) -> bool:
-        return True
+
+def _known(own: type[Any]) -> type[Any]:
+    """Return the original's class if it takes what a report has, which early versions do not."""
+    theirs = taken("confluent_kafka", own, "Message")
+    try:
+        theirs("", -1, OFFSET_INVALID, None, None, None, None, (TIMESTAMP_NOT_AVAILABLE, -1), 0.0)
+    except TypeError:
+        return own
+    return theirs
+
+
+if TYPE_CHECKING:
+    Message = OwnMessage
+else:
+    Message = _known(OwnMessage)

@@ -116,7 +116,7 @@ class Producer:
                 self._send(record, partition, timestamp, delivery)
             except Exception as failure:
                 self._events.end()
-                self._report(failure, delivery)
+                self._report(failure, delivery, partition)
 
         # In a transaction the record must be sent before the transaction ends.
         if not self._is_transactional and self._backlog.keep(topic, send_later):
@@ -125,7 +125,7 @@ class Producer:
             self._send(record, partition, timestamp, delivery)
         except BaseException as error:
             self._events.end()
-            self._refuse(error, delivery)
+            self._refuse(error, delivery, partition)
 
     def _check(self, topic: Any, key: Any, value: Any) -> None:
         if not isinstance(topic, str):
@@ -164,7 +164,7 @@ class Producer:
             count = self._partition_counts[topic] = len(self._engine.partitions_for(topic))
         return count
 
-    def _refuse(self, error: BaseException, delivery: Delivery | None) -> None:
+    def _refuse(self, error: BaseException, delivery: Delivery | None, partition: int) -> None:
         """Raise what is the caller's to mend; what the cluster refused is reported as a failed record."""
         if isinstance(error, ours.BufferFullError):
             raise BufferError(f"Local: Queue full: {error}") from error
@@ -173,11 +173,11 @@ class Producer:
         is_of_cluster = isinstance(error, _OF_CLUSTER) and not isinstance(error, ours.RecordTooLargeError)
         if not is_of_cluster:
             raise kafka_exception(error) if isinstance(error, ours.KafkaError) else error
-        self._report(error, delivery)
+        self._report(error, delivery, partition)
 
-    def _report(self, error: BaseException, delivery: Delivery | None) -> None:
+    def _report(self, error: BaseException, delivery: Delivery | None, partition: int) -> None:
         if delivery is not None:
-            delivery.fail(error)
+            delivery.fail(error, partition)
         else:
             logger.error("a record was not sent, and has no callback: %s", error)
 

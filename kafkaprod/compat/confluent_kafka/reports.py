@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kafkaprod import DeliveryFuture
 from kafkaprod.compat.confluent_kafka.error import record_error
-from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
+from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 Report = Callable[..., object]
 Event = Callable[[], object]
@@ -129,6 +129,7 @@ class Delivery:
             value=value,
             headers=headers,
             error=reason,
+            timestamp=(TIMESTAMP_NOT_AVAILABLE, -1),
             latency=time.monotonic() - self._started,
         )
         report = self._report
