@@ -15,6 +15,7 @@ perf                `kafkaprod perf`: kafka-producer-perf-test's options and lin
 perf_curve          `kafkaprod perf --curve`: latency at given rates, as an open loop
 perf_stats          the numbers and lines of kafka-producer-perf-test
 produce             `kafkaprod produce`: lines of stdin, or files, as records; kcat -P's flags
+produce_lines       lines with headers, and JSON envelopes of kcat
 command_producer    the producer of a command: how Ctrl-C ends it
 quickstart          `kafkaprod quickstart`: start a broker, load real data, read every record back and compare
 load_setup          prepares a load: its topics, its manifest, the options of its producer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -16,14 +17,18 @@ from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.text.row_splitter import split_keys, split_lines
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.main import examples
+from kafkaprod.cli.produce_lines import Envelopes, HeaderedLines, LineForm, Rows
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
 from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import counted, printable
 
 READ_BYTES = 1 << 20
-READER_PROPERTIES = ("parse.key", "key.separator", "null.marker")
-Blocks = Iterator[tuple[Column | None, Column, int]]
+READER_PROPERTIES = (
+    *("parse.key", "key.separator", "null.marker"),
+    *("parse.headers", "headers.delimiter", "headers.separator", "headers.key.separator"),
+)
+Blocks = Iterator[Rows]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,6 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "echo 'customer-7:{\"id\": 1}' | kafkaprod produce -t orders -b localhost:9092 -K :",
             "kafkaprod produce -t orders -b localhost:9092 -l -H source=file orders.txt",
             "kafkaprod produce -t orders -b localhost:9092 --property parse.key=true < keyed.txt",
+            "kcat -b old:9092 -C -e -J -t orders | kafkaprod produce -t orders -b localhost:9092 -J",
         ),
     )
     add = parser.add_argument
@@ -55,6 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="CODEC",
         help=CODEC_LIST,
     )
+    add("-J", dest="envelopes", action="store_true", help="lines are records of kcat -J or tail --json")
     add("-Z", dest="empty_is_null", action="store_true", help="an empty key or value is null")
     add("-c", dest="count", type=count, metavar="N", help="stop after N records")
     add("-T", dest="tee", action="store_true", help="write what is sent to stdout, too")
@@ -65,7 +72,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the console producer: parse.key, key.separator, null.marker; --property takes them, too",
+        help=f"of the console producer: {', '.join(READER_PROPERTIES)}; --property takes them, too",
     )
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
@@ -83,18 +90,19 @@ def run(options: argparse.Namespace) -> int:
     producer_options = read_options(options, compression_type=options.codec)
     check_topic(options, producer_options, options.topic, options.partition)
     with command_producer(producer_options) as producer:
-        for key, value, row_count in _limited(settings.blocks(), options.count):
+        for rows in _limited(settings.blocks(), options.count):
             producer.send_columns(
                 options.topic,
-                value,
-                key,
-                settings.headers,
+                rows.value,
+                rows.key,
+                rows.headers,
+                rows.timestamps_ms,
                 partition=None if options.partition < 0 else options.partition,
-                row_count=row_count,
+                row_count=rows.row_count,
             )
-            sent += row_count
+            sent += rows.row_count
             if options.tee:
-                _tee(value, row_count, settings.delimiter)
+                _tee(rows.value, rows.row_count, settings.delimiter)
     if options.verbose and not options.quiet:
         print(f"{counted(sent, 'record')} sent to {printable(options.topic)}", file=sys.stderr)
     return 0
@@ -121,23 +129,46 @@ class _Settings:
         reader.pop("key.separator", None)
         marker = reader.pop("null.marker", None)
         self.null_marker = b"" if options.empty_is_null else None if marker is None else marker.encode()
+        self.key = None if options.key is None else options.key.encode()
+        pairs = [(name, value.encode()) for name, _, value in (text.partition("=") for text in options.header)]
+        self.headers = Headers.from_python(pairs) if pairs else None
+        self._form = self._line_form(options, reader, pairs)
         if reader:
             raise ConfigError(
                 f"unknown --reader-property {min(reader)}: the known ones are {', '.join(READER_PROPERTIES)}"
             )
-        self.key = None if options.key is None else options.key.encode()
-        pairs = [text.partition("=")[::2] for text in options.header]
-        self.headers = Headers.from_python([(name, value.encode()) for name, value in pairs]) if pairs else None
         self._files = options.files
         for path in self._files:
             _check_readable(path)
         self._by_line = options.by_line
 
+    def _line_form(
+        self, options: argparse.Namespace, reader: dict[str, str], pairs: list[tuple[str, bytes]]
+    ) -> LineForm | None:
+        """Return what lines are, if they are more than key and value; takes its properties out of `reader`."""
+        delimiter = _bytes(reader.pop("headers.delimiter", "\t"))
+        separator = _bytes(reader.pop("headers.separator", ","))
+        key_separator = _bytes(reader.pop("headers.key.separator", ":"))
+        has_headers = reader.pop("parse.headers", "false") == "true"
+        if options.envelopes:
+            others = {"parse.headers": has_headers, "-K": self.separator is not None, "-k": self.key is not None}
+            other = next((name for name, is_given in others.items() if is_given), None)
+            if other is not None:
+                raise ConfigError(f"-J and {other} exclude each other: the lines have keys and headers of their own")
+            return Envelopes(pairs)
+        if not has_headers:
+            return None
+        if not (delimiter and separator and key_separator):
+            raise ConfigError("headers.delimiter, headers.separator and headers.key.separator must not be empty")
+        if self.key is not None:
+            raise ConfigError("-k and parse.headers exclude each other: use parse.key=true")
+        return HeaderedLines(delimiter, separator, key_separator, self.separator, self.null_marker, pairs)
+
     def blocks(self) -> Blocks:
-        """Yield columns of keys and values with their number of rows."""
-        if self._files and not self._by_line:
+        """Yield what is read."""
+        if self._files and not self._by_line and self._form is None:
             for path in self._files:
-                yield self._fixed_key(), self._column([Path(path).read_bytes()]), 1
+                yield Rows(self._fixed_key(), self._column([Path(path).read_bytes()]), self.headers, None, 1)
             return
         if not self._files:
             yield from self._lines(sys.stdin.buffer)
@@ -147,25 +178,42 @@ class _Settings:
 
     def _lines(self, stream: IO[bytes]) -> Blocks:
         rest = b""
+        line_number = 1
         read: Any = getattr(stream, "read1", stream.read)  # returns what has come, without waiting for more
         while True:
             data = read(READ_BYTES)
             text = rest + data
-            views, _, used = split_lines(text, self.delimiter[0], False, not data)
-            rows = np.frombuffer(views, dtype=np.uint8).reshape(-1, 16)
-            rows = rows[np.frombuffer(views, dtype=np.int32)[::4] > 0]  # kcat sends nothing for an empty line
-            if len(rows):
-                yield self._split(text, rows.tobytes(), len(rows))
+            views, line_count, used = split_lines(text, self.delimiter[0], False, not data)
+            if self._form is not None:
+                yield from self._formed(self._form, Column.from_views(views, [text]), line_number)
+                line_number += line_count
+            else:
+                rows = np.frombuffer(views, dtype=np.uint8).reshape(-1, 16)
+                rows = rows[np.frombuffer(views, dtype=np.int32)[::4] > 0]  # kcat sends nothing for an empty line
+                if len(rows):
+                    yield self._split(text, rows.tobytes(), len(rows))
             if not data:
                 return
             rest = text[used:]
 
-    def _split(self, text: bytes, views: bytes, count: int) -> tuple[Column | None, Column, int]:
+    def _formed(self, form: LineForm, column: Column, line_number: int) -> Blocks:
+        """Yield the records of lines, run after run without an empty line between."""
+        lines: list[bytes] = []
+        for number, line in enumerate(column.rows(0, len(column)), line_number):
+            if line:
+                lines.append(line)
+            elif lines:
+                yield form.rows(lines, number - len(lines), time.time_ns() // 1_000_000)
+                lines = []
+        if lines:
+            yield form.rows(lines, line_number + len(column) - len(lines), time.time_ns() // 1_000_000)
+
+    def _split(self, text: bytes, views: bytes, count: int) -> Rows:
         if self.separator is None:
-            return self._fixed_key(), self._from_views(views, text, None), count
+            return Rows(self._fixed_key(), self._from_views(views, text, None), self.headers, None, count)
         keys, values, has_key = split_keys(text, views, self.separator)
         key = self._from_views(keys, text, np.frombuffer(has_key, dtype=np.bool_))
-        return key, self._from_views(values, text, None), count
+        return Rows(key, self._from_views(values, text, None), self.headers, None, count)
 
     def _from_views(self, views: bytes | bytearray, text: bytes, valid: NDArray[np.bool_] | None) -> Column:
         if self.null_marker == b"":
@@ -195,18 +243,12 @@ def _check_readable(path: str) -> None:
 def _limited(blocks: Blocks, limit: int | None) -> Blocks:
     """Yield the blocks up to a limit of rows in all."""
     left = limit
-    for key, value, row_count in blocks:
-        if left is not None and row_count >= left:
-            yield _first_rows(key, left), Column.from_list([value[i] for i in range(left)]), left
+    for rows in blocks:
+        if left is not None and rows.row_count >= left:
+            yield rows.first(left)
             return
-        left = None if left is None else left - row_count
-        yield key, value, row_count
-
-
-def _first_rows(column: Column | None, count: int) -> Column | None:
-    if column is None or column.row_count < 0:
-        return column
-    return Column.from_list([column[i] for i in range(count)])
+        left = None if left is None else left - rows.row_count
+        yield rows
 
 
 def _tee(value: Column, count: int, delimiter: bytes) -> None:

@@ -62,6 +62,76 @@ def test_produce_sends_lines_as_kcat_does(
     assert produce(rig, *arguments, stdin=stdin) == expected
 
 
+HEADERED = b"a:1,b:NULL\tkey\tvalue\nNULL\tkey\tNULL\n\n\tno key\n"
+
+
+def test_produce_reads_headers_as_the_console_producer_does(rig: LoadRig) -> None:
+    properties = [("--property", text) for text in ("parse.headers=true", "parse.key=true", "null.marker=NULL")]
+    produce(rig, *(part for pair in properties for part in pair), "-H", "all=x", stdin=HEADERED)
+    (records,) = rig.read().values()
+    assert [(r.key, r.value, r.headers) for r in records] == [
+        (b"key", b"value", [("all", b"x"), ("a", b"1"), ("b", None)]),
+        (b"key", None, [("all", b"x")]),
+        (None, b"no key", [("all", b"x")]),
+    ]
+
+
+def test_produce_takes_back_what_kcat_and_tail_print(rig: LoadRig, tmp_path: Path) -> None:
+    lines = [
+        {"topic": "old", "partition": 7, "offset": 3, "tstype": "create", "ts": 1_700_000_000_000, "broker": 1}
+        | {"headers": ["h", "1", "h", None], "key": "k", "payload": "v"},
+        {"key": None, "payload": None},
+        {"payload": {"of": "Avro"}, "ts": -1},
+        {"value_base64": "/w==", "headers": [{"name": "n", "value": "v"}], "timestamp": 5},
+    ]
+    file = tmp_path / "lines"
+    file.write_text("\n\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert run_here(["produce", "-b", rig.bootstrap, "-t", rig.topic, "-J", "-c", "4", str(file)]).code == 0
+    (records,) = rig.read().values()
+    assert [(r.key, r.value, r.headers) for r in records] == [
+        (b"k", b"v", [("h", b"1"), ("h", None)]),
+        (None, None, []),
+        (None, b'{"of":"Avro"}', []),
+        (None, b"\xff", [("n", b"v")]),
+    ]
+    assert [records[0].timestamp, records[3].timestamp] == [1_700_000_000_000, 5]
+    assert min(records[1].timestamp, records[2].timestamp) > 1_700_000_000_000
+    shown = run_here(["tail", rig.topic, "-b", rig.bootstrap, "--json"]).out
+    file.write_text(shown, encoding="utf-8")
+    assert run_here(["produce", "-b", rig.bootstrap, "-t", rig.topic, "-J", str(file)]).code == 0
+    (twice,) = rig.read().values()
+    assert twice[4:] == records
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line", "words"),
+    [
+        (["-J"], b'\n{"key": 1}\n', "line 2 is no record as kcat -J prints it: it has no payload or value"),
+        (["-J"], b"[1]\n", "line 1 is no record as kcat -J prints it: it is not a JSON object"),
+        (["-J"], b'{"value": 1, "headers": ["a"]}\n', "headers is not a list of names and values in turn"),
+        (["-J"], b'{"value": 1, "headers": 1}\n', "headers is not a list"),
+        (["-J"], b'{"value": 1, "ts": "now"}\n', "ts is not a number of milliseconds"),
+        (["-J", "-K", ":"], b"", "-J and -K exclude each other"),
+        (
+            ["--property", "parse.headers=true"],
+            b"a:1\n",
+            "line 1 has no headers.delimiter b'\\t' behind its headers: a:1",
+        ),
+        (["--property", "parse.headers=true"], b"a\tv\n", "line 1: header 'a' has no headers.key.separator b':'"),
+        (["--property", "parse.headers=true", "-k", "k"], b"", "-k and parse.headers exclude each other"),
+    ],
+)
+def test_produce_names_the_line_that_it_cannot_read(
+    rig: LoadRig, tmp_path: Path, arguments: list[str], line: bytes, words: str
+) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(line)
+    done = run_here(["produce", "-b", rig.bootstrap, "-t", rig.topic, *arguments, str(file)])
+    assert done.code == 2
+    assert words in done.err
+    assert rig.read() in ({}, {0: []})
+
+
 def test_produce_sends_files_whole_or_by_line_with_headers(rig: LoadRig, tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"1\n2\n")
