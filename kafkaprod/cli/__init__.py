@@ -18,6 +18,7 @@ produce             `kafkaprod produce`: lines of stdin, or files, as records; k
 produce_lines       lines with headers, and JSON envelopes of kcat
 command_producer    the producer of a command: how Ctrl-C ends it
 quickstart          `kafkaprod quickstart`: start a broker, load real data, read every record back and compare
+load_metrics        `kafkaprod load --metrics-port`, `--metrics-file`: how a load advances, for Prometheus
 load_setup          prepares a load: its topics, its manifest, the options of its producer
 load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
 load_changes        names the options of a load that differ from those of an earlier run

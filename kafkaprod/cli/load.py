@@ -20,6 +20,7 @@ from kafkaprod.cli.load_arguments import (
     reading_of,
     text_columns_of,
 )
+from kafkaprod.cli.load_metrics import add_metrics_arguments, progress_of
 from kafkaprod.cli.load_setup import (
     check_on_error,
     check_report,
@@ -46,7 +47,7 @@ from kafkaprod.loader.manifest_file import ManifestFile
 from kafkaprod.loader.paths import Listing
 from kafkaprod.loader.pipes import input_name
 from kafkaprod.loader.preview import print_preview
-from kafkaprod.loader.progress import Quiet, make_progress
+from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import Source
@@ -85,6 +86,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("-t", "--topic", required=True, help="the topic to load into")
     add_cluster_arguments(parser)
     add_load_arguments(parser)
+    add_metrics_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -163,8 +165,8 @@ def _load(
     file: ManifestFile | None,
 ) -> int:
     manifest = None if file is None else earlier_manifest(file, sources, fingerprint, options, client)
+    progress = progress_of(options, sources, None if manifest is None else manifest.position, producer_options)
     settings = load_options(client, options, producer_options, fingerprint, manifest, listing)
-    progress = make_progress(sources, None if manifest is None else manifest.position, is_quiet=options.quiet)
     if file is not None and options.resume:
         _check_must_resume(options, f"no manifest {file.path}", is_found=manifest is not None)
         _show_resumed(progress, str(file.path), None if manifest is None else manifest.done_at)
@@ -191,8 +193,8 @@ def _load_in_transactions(
     from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
     committed = find_position(client, transactional_id, options.topic, sources) if options.resume else None
+    progress = progress_of(options, sources, None if committed is None else committed.position, producer_options)
     settings = load_options(client, options, producer_options, fingerprint, None, listing)
-    progress = make_progress(sources, None if committed is None else committed.position, is_quiet=options.quiet)
     if options.resume:
         what = f"no committed position of transactional id {transactional_id!r} for this input"
         _check_must_resume(options, what, is_found=committed is not None and committed.is_begun)
