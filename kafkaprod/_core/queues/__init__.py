@@ -4,6 +4,7 @@ sequences        the order of an idempotent producer's batches
 send_path        the compiled part of `Producer.send`
 blocks           many records in one call
 block_arguments  what is given to them, checked
+refused_rows     the rows of a block that are left out, beside a node that may hold no more
 rounds           the next rows of a block, sorted by partition
 row_runs         where the rows of a block are
 record_hooks     the user's code on the way of one record: interceptors, serializers, partitioner

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport Partition
+from kafkaprod._core.queues.refused_rows cimport RefusedRows
 from kafkaprod._core.queues.rounds cimport Round
 from kafkaprod._core.queues.row_runs cimport RowRuns
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
@@ -24,9 +25,6 @@ cdef class Block:
     cdef Headers _headers
     cdef readonly Py_ssize_t row_count
     cdef readonly Py_ssize_t rows_appended
-    cdef Py_ssize_t _refused_count
-    cdef Py_ssize_t *_refused               # rows that refuse_node() has refused; NULL before
-    cdef char *_refuses                     # per partition: whether its rows are; NULL before
     cdef const int64_t *_timestamps         # per row, or NULL
     cdef int64_t _timestamp                 # for every row
     cdef const int32_t *_partitions         # given per row, or NULL
@@ -37,6 +35,7 @@ cdef class Block:
     cdef int32_t _partition_count
     cdef Round _round                       # the current one
     cdef RowRuns _runs
+    cdef RefusedRows _refused
 
     cdef int _check_rows(self) except -1
     cdef void _fill(self, Py_ssize_t i, RecordView *r) noexcept nogil
@@ -44,7 +43,6 @@ cdef class Block:
     cdef AppendStatus _append_rows(self, int64_t now_ms, int64_t ticket, int *events) noexcept nogil
     cdef AppendStatus _append_run(self, int32_t partition, int32_t run_end, int64_t now_ms, int64_t ticket,
                                   int *events) noexcept nogil
-    cdef void _refuse_run(self, int32_t partition) noexcept nogil
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil
     cdef void _put_back(self, int32_t partition, char *position, int64_t max_timestamp, int32_t record_count,
                         int32_t first_index) noexcept nogil

@@ -12,7 +12,7 @@ prefix of each partition's rows, not of the block's. Only one lock is held at a 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, MOST_DRAWS
 from kafkaprod._core.queues.batch cimport (
@@ -42,7 +42,9 @@ from kafkaprod._core.queues.completion cimport batch_result
 from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, partition_count
 from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe32, store32, store_address
+from kafkaprod._core.queues.refused_rows cimport refuse_led_by, refuse_run, refused_free, refused_reserve
 from kafkaprod._core.queues.rounds cimport (
+    Round,
     round_allocate,
     round_begin,
     round_begin_sticky,
@@ -101,6 +103,24 @@ cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py
     prefetch_read(column_address(key, i))
     prefetch_read(data)
     prefetch_read(data + 64)
+
+
+cdef object _too_large(Py_ssize_t row, Py_ssize_t size, str topic, Py_ssize_t limit):
+    error = RecordTooLargeError(
+        f"row {row}: record of up to {size} bytes for topic {topic!r} exceeds {limit} bytes, the limit by max_request_size "
+        "and buffer_memory",
+        topic=topic,
+    )
+    error.row = row
+    return error
+
+
+cdef list _rows_ahead(const Round *round):
+    """The rows of a round that are not taken yet."""
+    cdef Py_ssize_t i
+    if round.is_sticky:
+        return list(range(round.first + round.at, round.end))
+    return [round.first + round.order[i] for i in range(round.at, round.end - round.first)]
 
 
 @cython.final
@@ -165,8 +185,7 @@ cdef class Block:
             batch_release(self._runs.items[i].batch, self.accumulator.pool)
         free(self._runs.items)
         free(self._row_partitions)
-        free(self._refused)
-        free(self._refuses)
+        refused_free(&self._refused)
         runs_free_last(&self._runs)
         round_free(&self._round)
 
@@ -183,13 +202,7 @@ cdef class Block:
         for i in range(self.row_count):
             self._fill(i, &r)
             if record_size_bound(&r) > self.accumulator.max_record_bytes:
-                error = RecordTooLargeError(
-                    f"row {i}: record of up to {record_size_bound(&r)} bytes for topic {self.topic.name!r} exceeds "
-                    f"{self.accumulator.max_record_bytes} bytes, the limit by max_request_size and buffer_memory",
-                    topic=self.topic.name,
-                )
-                error.row = i
-                raise error
+                raise _too_large(i, record_size_bound(&r), self.topic.name, self.accumulator.max_record_bytes)
         return 0
 
     def run(self, int64_t now_ms, int64_t ticket=0):
@@ -217,31 +230,15 @@ cdef class Block:
     @property
     def is_complete(self):
         """Whether each row is appended, or refused."""
-        return self.rows_appended + self._refused_count == self.row_count
+        return self.rows_appended + self._refused.count == self.row_count
 
     def refuse_node(self, int32_t node_id):
-        """Leave out, from now on, the rows for partitions that a node leads now; return whether there is a new one.
-
-        Args: node_id: -1: partitions without a leader. Rows without a key or a partition go elsewhere by themselves.
-        """
-        cdef int32_t i
-        cdef bint is_led
-        cdef bint is_new = False
+        """Leave out, from now on, rows for partitions that a node (-1: none) leads now; return whether one is new."""
         if self._round.is_sticky:
             return False
-        if self._refused is NULL:
-            self._refused = <Py_ssize_t *>malloc(<size_t>self.row_count * sizeof(Py_ssize_t) + 1)
-        if self._refuses is NULL:
-            self._refuses = <char *>calloc(<size_t>self._partition_count, 1)
-        if self._refused is NULL or self._refuses is NULL:
+        if refused_reserve(&self._refused, self.row_count, self._partition_count) < 0:
             raise MemoryError
-        for i in range(self._partition_count):
-            mutex_lock(&self._partition_array[i].lock)
-            is_led = self._partition_array[i].leader == node_id
-            mutex_unlock(&self._partition_array[i].lock)
-            if is_led and not self._refuses[i]:
-                self._refuses[i] = is_new = True
-        return is_new
+        return refuse_led_by(&self._refused, node_id, self._partition_array, self._partition_count)
 
     cdef int _let_go_of_input(self) except -1:
         """The block lives on as part of a result; the columns it came from need not."""
@@ -265,7 +262,7 @@ cdef class Block:
         cdef int32_t partition
         cdef int draws = MOST_DRAWS
         cdef RecordView r
-        while status == APPENDED and self.rows_appended + self._refused_count < self.row_count:
+        while status == APPENDED and self.rows_appended + self._refused.count < self.row_count:
             if self._round.first + self._round.at == self._round.end:
                 self._begin_round()
             if self._round.is_sticky:
@@ -278,8 +275,8 @@ cdef class Block:
                     status = APPENDED
             else:
                 partition = self._round.groups[self._round.group]
-                if self._refuses is not NULL and self._refuses[partition]:
-                    self._refuse_run(partition)
+                if self._refused.partitions is not NULL and self._refused.partitions[partition]:
+                    refuse_run(&self._refused, &self._round, partition, self._row_partitions)
                     continue
                 if self._partition_count > FEW_PARTITIONS:
                     round_prefetch(&self._round, self._partition_array)
@@ -401,17 +398,6 @@ cdef class Block:
         self._round.at = at
         return status
 
-    cdef void _refuse_run(self, int32_t partition) noexcept nogil:
-        """Leave out the rows of the round for a partition."""
-        cdef Py_ssize_t row
-        while self._round.at < self._round.ends[partition]:
-            row = self._round.first + self._round.order[self._round.at]
-            self._row_partitions[row] = partition
-            self._refused[self._refused_count] = row
-            self._refused_count += 1
-            self._round.at += 1
-        self._round.group += 1
-
     cdef int32_t _lock_sticky(self, int *events) noexcept nogil:
         """The sticky partition for the next row, locked."""
         cdef int32_t partition
@@ -473,12 +459,8 @@ cdef class Block:
     def rows_left(self):
         """The rows that are not appended, ascending; after a run() that returned True those that were refused."""
         cdef Py_ssize_t i
-        cdef list refused = [self._refused[i] for i in range(self._refused_count)]
-        cdef list rows = list(range(self._round.first + self._round.at, self._round.end))
-        if not self._round.is_sticky and rows:
-            rows = [self._round.first + self._round.order[i]
-                    for i in range(self._round.at, self._round.end - self._round.first)]
-        return sorted(refused + rows) + list(range(self._round.end, self.row_count))
+        cdef list refused = [self._refused.rows[i] for i in range(self._refused.count)]
+        return sorted(refused + _rows_ahead(&self._round)) + list(range(self._round.end, self.row_count))
 
     @property
     def memory_need(self):
