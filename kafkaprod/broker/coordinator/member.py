@@ -30,7 +30,7 @@ class GroupConfig(NamedTuple):
 
 
 MAX_ID_CHARS: Final = 1_024
-"""Of each id that a client chooses and a coordinator keeps; clients take UUIDs, or names."""
+"""Most characters of an id that a client chooses and a coordinator keeps; clients take UUIDs, or names."""
 
 MAX_NAMES_CHARS: Final = 256 * 1_024
 """What a group of the new protocol keeps of the topics that a member names."""
