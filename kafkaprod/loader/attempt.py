@@ -201,6 +201,8 @@ class Attempt:
     def _send(self, turn: Turn) -> None:
         """Give bad rows to the sink, skip those that the log has, give the rest to the producer."""
         block, partitions, bad, position = turn[:4]
+        if turn.start.pipes != self._manifest.position.pipes:  # rows after a pipe must not be taken for more of it
+            self._move_to(turn.start)
         self._read_count += block.row_count + len(bad)
         self._options.expected.check_rows(self._read_count, is_end=False)
         is_stopped = bool(bad) and self._sink.stops
@@ -255,12 +257,18 @@ class Attempt:
         source = turn.position.source
         if source == len(self._sources) - 1:
             self._options.check_end(self._read_count)
-        if self._file is not None and self._sources[source].pipe is not None:
-            while self._in_flight:
-                self._in_flight.settle(timeout_s=WAIT_S)
+        if self._sources[source].pipe is not None:
             read = turn.position.read_bytes, turn.position.digest
-            self._manifest.position = replace(turn.start, read_bytes=read[0], digest=read[1])
-            self._checkpoint()
+            self._move_to(replace(turn.start, read_bytes=read[0], digest=read[1]))
+
+    def _move_to(self, position: Position) -> None:
+        """Have a position kept before rows behind it are sent."""
+        if self._file is None:
+            return
+        while self._in_flight:
+            self._in_flight.settle(timeout_s=WAIT_S)
+        self._manifest.position = position
+        self._checkpoint()
 
     def _pass_over(self, block: RowBlock, partitions: NDArray[np.int32]) -> tuple[RowBlock, NDArray[np.int32]]:
         """Take out the rows that are in the log: the first ones of each partition."""

@@ -24,7 +24,7 @@ ENDS_CHARS: Final = 400  # of the ends of partitions; others are not kept
 _LARGEST: Final = (1 << 63) - 1
 _NEW_IN: Final[dict[int, dict[str, object]]] = {  # what a version has that those before it have not
     2: {**dict.fromkeys(("cluster_id", "times", "names", "ends", "earlier", "digest"), ""), "read_bytes": 0},
-    3: {"files": ""},
+    3: {"files": "", "pipes": ""},
 }
 
 
@@ -33,7 +33,7 @@ class CommittedPosition:
     """Holds the progress of a transactional load.
 
     Attributes:
-        source, row, offset, rows_before, read_bytes, digest: Where reading continues; see Position.
+        source, row, offset, rows_before, read_bytes, digest, pipes: Where reading continues; see Position.
         next_row: First row of the source that is not committed; at least `row`, because a commit may be in a block.
         partition_count: Number of partitions when the load began; rows are spread over these.
         run_rows: Number of consecutive rows without a key for one partition.
@@ -74,11 +74,13 @@ class CommittedPosition:
     earlier: str = ""
     read_bytes: int = 0
     digest: str = ""
+    pipes: str = ""
 
     @property
     def position(self) -> Position:
         """Return where reading continues."""
-        return Position(self.source, self.row, self.offset, self.rows_before, self.read_bytes, self.digest)
+        reached = self.source, self.row, self.offset, self.rows_before
+        return Position(*reached, self.read_bytes, self.digest, self.pipes)
 
     @property
     def rank(self) -> int:

@@ -8,6 +8,7 @@ slow brokers.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.row_partitions import partitions_of_keys, partitions_of_runs
-from kafkaprod.loader.errors import BadRow
+from kafkaprod.loader.errors import BadRow, LoadError
 from kafkaprod.loader.manifest import Position
-from kafkaprod.loader.opening import keep_digest
-from kafkaprod.loader.pipes import is_pipe_name
+from kafkaprod.loader.opening import keep_digest, open_source
+from kafkaprod.loader.pipes import Pipe, is_pipe_name
+from kafkaprod.loader.prefix import AHEAD_BYTES, DIGEST_DIGITS
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import Source
@@ -114,7 +116,7 @@ class Feed:
             LoadError, OSError: As read_rows().
         """
         rows_before, row, offset = position.rows_before, position.row, position.offset
-        prefix = position.read_bytes, position.digest
+        prefix, pipes = (position.read_bytes, position.digest), self._pipes_before(position)
         for index in range(position.source, len(self._sources)):
             end_row = row
             pipe = self._sources[index].pipe
@@ -126,18 +128,37 @@ class Feed:
                 if pipe is not None:
                     pipe.check_prefix()
                     prefix = pipe.prefix()
-                start = Position(index, end_row, offset, rows_before, *(before if before[1] else prefix))
+                start = Position(index, end_row, offset, rows_before, *(before if before[1] else prefix), pipes)
                 if pipe is not None and block.is_tail:
                     prefix = pipe.prefix(is_end=True)
                 end_row, offset = block.end_row, block.end_offset
                 good, bad = sort_out(block, self._sources[index].name, self._target, of_source)
                 partitions = choose_partitions(good, rows_before, self._target)
-                yield Turn(good, partitions, bad, Position(index, end_row, offset, rows_before, *prefix), start)
+                yield Turn(good, partitions, bad, Position(index, end_row, offset, rows_before, *prefix, pipes), start)
             if pipe is not None:
                 pipe.check_prefix()  # where no row is left
+                pipes = _with_pipe(pipes, pipe)
             rows_before += end_row
             row = offset = 0
             prefix = 0, ""
+
+    def _pipes_before(self, position: Position) -> str:
+        """Read the pipes before a position to their ends, and compare them; return their digest. Raises LoadError."""
+        pipes = ""
+        for source in self._sources[: position.source]:
+            if source.pipe is None or not position.pipes:
+                continue
+            if source.compression != "zip":  # an archive's directory was read
+                with open_source(source) as stream:
+                    while stream.read(AHEAD_BYTES):
+                        pass
+            pipes = _with_pipe(pipes, source.pipe)
+        if pipes != position.pipes:
+            raise LoadError(
+                f"the pipes before input {position.source + 1} are not those that an earlier run of the load "
+                "read: give the same bytes again, or start over with --restart"
+            )
+        return pipes
 
     def at_rate(self, block: RowBlock, partitions: NDArray[np.int32]) -> Iterator[tuple[RowBlock, NDArray[np.int32]]]:
         """Yield the block, or parts of it at the set rate; `end_row` of all parts but the last is -1."""
@@ -154,6 +175,12 @@ class Feed:
             time.sleep(max(self._next_part_s - now_s, 0.0))
             self._next_part_s = max(self._next_part_s, now_s) + part.row_count / self._rate
             yield part, partitions[keep]
+
+
+def _with_pipe(pipes: str, pipe: Pipe) -> str:
+    """Return the digest of pipes and of one more, which was read to its end; empty: it has no digest."""
+    count, digest = pipe.prefix()
+    return hashlib.sha256(f"{pipes} {count} {digest}".encode()).hexdigest()[:DIGEST_DIGITS] if digest else ""
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------

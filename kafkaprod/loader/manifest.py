@@ -29,6 +29,7 @@ class Position:
         rows_before: Rows of all inputs before this one.
         read_bytes: Number of bytes of a pipe that were read by then; not fewer than those of the rows.
         digest: Digest of these bytes; empty: not known.
+        pipes: Digest of all pipes before this input; empty: there is none, or it is not known.
     """
 
     source: int = 0
@@ -37,6 +38,7 @@ class Position:
     rows_before: int = 0
     read_bytes: int = 0
     digest: str = ""
+    pipes: str = ""
 
 
 @dataclass(slots=True)
@@ -183,15 +185,16 @@ def _check_types(data: Any, types: dict[str, Any], what: str) -> None:
 
 
 def _checked_position(data: Any) -> Position:
-    digest = data.pop("digest", "")
-    if not isinstance(digest, str):
-        raise ValueError(f"the digest of the position is {digest!r:.40}")
+    digests = {name: data.pop(name, "") for name in ("digest", "pipes")}
+    for name, digest in digests.items():
+        if not isinstance(digest, str):
+            raise ValueError(f"{name} of the position is {digest!r:.40}")
     names = ("source", "row", "offset", "rows_before", "read_bytes")
     data.setdefault("read_bytes", 0)  # of versions before 0.3
     _check_types(data, dict.fromkeys(names, int), "Position")
     for name in names:
         _check_count(name, data[name])
-    return Position(**data, digest=digest)
+    return Position(**data, **digests)
 
 
 def _checked_counts(kind: type[Any], data: Any) -> Any:

@@ -341,6 +341,20 @@ EDGES = [
         ("tests/integration/test_load_dying_writers.py",),
     ),
     Mutant(
+        "pipes before the place where a load stopped are believed",
+        "loader/feed.py",
+        "        if pipes != position.pipes:\n",
+        "        if not pipes:\n            return position.pipes\n        if False:\n",
+        ("tests/integration/test_load_dying_writers.py",),
+    ),
+    Mutant(
+        "rows behind a pipe are sent before its end is kept",
+        "loader/attempt.py",
+        "            self._move_to(turn.start)\n",
+        "            pass\n",
+        ("tests/integration/test_load_dying_writers.py",),
+    ),
+    Mutant(
         "what came of a cut row is continued",
         "loader/feed.py",
         "                    prefix = pipe.prefix(is_end=True)\n",

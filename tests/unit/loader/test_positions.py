@@ -94,6 +94,7 @@ def test_the_largest_position_with_a_full_list_is_smaller_than_the_metadata_that
         earlier="e" * EARLIER_CHARS,
         ends="3" * ENDS_CHARS,
         read_bytes=2**62,
+        pipes="p" * DIGEST_DIGITS,
         digest="d" * (DIGEST_DIGITS + len(END_MARK)),
     ).finished()
     assert len(largest.to_text()) < 4096
