@@ -77,6 +77,7 @@ class BrokerServer:
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
         self._paused: set[Session] = set()  # wait for memory
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress
+        self._large: dict[Session, None] = {}  # the same, whose next request takes long: a turn begins one
         self._scratch = memoryview(bytearray(_READ_BYTES))
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkaprod-broker-sync")
         self._long_work = ThreadPoolExecutor(1, thread_name_prefix="kafkaprod-broker-long")
@@ -205,6 +206,11 @@ class BrokerServer:
             self._posted.popleft()()
         for _ in range(len(self._ready)):
             session = self._ready.popleft()
+            self._begin_next(session)
+            self._account(session)
+        if self._large:
+            session = next(iter(self._large))
+            del self._large[session]
             self._dispatcher.begin_next(session)
             self._account(session)
         if self._paused:
@@ -215,7 +221,7 @@ class BrokerServer:
         self._purgatory.run(now_ms)
 
     def _timeout_ms(self) -> int | None:
-        if self._ready or self._posted:
+        if self._ready or self._large or self._posted:
             return 0
         possible = (part.next_deadline_ms() for part in (self._timers, self._purgatory, self._standing))
         deadlines = [deadline for deadline in possible if deadline is not None]
@@ -237,12 +243,19 @@ class BrokerServer:
         except (OSError, KafkaError) as error:
             self.drop(session, error)
             return
-        self._dispatcher.begin_next(session)
+        self._begin_next(session)
         self._account(session)
         if session.has_output:
             self.push(session)
         elif not session.is_closed:
             self._watch(session)
+
+    def _begin_next(self, session: Session) -> None:
+        """Begin the session's next request; one that takes long behind those of all others in this turn."""
+        if session.is_next_large:
+            self._large[session] = None
+        else:
+            self._dispatcher.begin_next(session)
 
     def _read(self, session: Session) -> bool:
         """Read what the memory for requests allows; return False at the end of the stream."""

@@ -27,6 +27,7 @@ from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, Server
 from kafkaprod.structs import BytesLike
 
 _SEND_TURN_BYTES = 4 * 1024 * 1024  # after that other connections get their turn
+_LARGE_BODY_BYTES = 64 * 1024  # decoded in milliseconds
 _READ_BYTES = 64 * 1024  # of a file that is read and then sent
 _NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # not of this file, or to this socket
 _CLIENT_LEFT = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR  # elsewhere only a reset is seen
@@ -144,6 +145,14 @@ class Session:
     def accept_frames_up_to(self, max_frame_bytes: int) -> None:
         """Change the size of the largest request."""
         self._connection.max_frame_bytes = max_frame_bytes
+
+    @property
+    def is_next_large(self) -> bool:
+        """Whether the next request takes long to decode, as one of many elements does; records are not decoded."""
+        if self.is_peer or not self.waiting:
+            return False
+        request = self.waiting[0]
+        return request.body.nbytes > _LARGE_BODY_BYTES and request.api is not ApiKey.PRODUCE
 
     def receive(self, scratch: memoryview, now_ms: int) -> bool:
         """Read once, as much as `scratch` takes; whole requests go to `waiting`. Return False at the end of the stream.

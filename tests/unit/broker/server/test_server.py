@@ -19,6 +19,10 @@ from kafkaprod.broker.server.session import Session
 from kafkaprod.broker.storage.disk import open_for_read
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.net.transport import TcpTransport
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.broker.hostile_settings import frame_of
+from tests.support.net.raw_client import RawClient
 from tests.support.processes import open_descriptors
 
 
@@ -65,6 +69,41 @@ def test_client_that_left_before_its_socket_was_set_up_ends_nothing(
     finally:
         server.stop()
         thread.join()
+
+
+def test_a_turn_begins_one_large_request_behind_the_small_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else ten clients whose requests take 0.3 s each would hold up all others for three."""
+    partitions = [FetchPartition(partition=index) for index in range(5_000)]
+    large = frame_of(FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="none", partitions=partitions)]), 11)
+    small = frame_of(ApiVersionsRequest(), 0)
+    server = BrokerServer(BrokerConfig(data_dir=str(tmp_path / "data"), port=0))
+    turns: list[list[bool]] = []
+    begin_next, turn = server._dispatcher.begin_next, server._turn
+
+    def note(session: Session) -> None:
+        turns[-1].extend(received.body.nbytes > 64 * 1024 for received in list(session.waiting)[:1])
+        begin_next(session)
+
+    def note_turn() -> None:
+        turns.append([])
+        turn()
+
+    monkeypatch.setattr(server._dispatcher, "begin_next", note)
+    monkeypatch.setattr(server, "_turn", note_turn)
+    clients = [RawClient("{}:{}".format(*server.broker.endpoint)) for _ in range(8)]
+    for number, client in enumerate(clients):  # before the server's first turn
+        client.socket.sendall(large if number % 2 else small)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        for client in clients:
+            assert client.receive_frame()
+            client.close()
+    finally:
+        server.stop()
+        thread.join()
+    assert sorted(is_large for each in turns for is_large in each) == [False] * 4 + [True] * 4
+    assert [each for each in turns if each != sorted(each) or sum(each) > 1] == []
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
