@@ -1,6 +1,6 @@
 """The worst request of each API that the broker announces: its CPU time, its memory, how long an honest client waits.
 
-    python -m tests.campaigns.worst_requests [API ...] [--clients 10]
+    python -m tests.campaigns.worst_requests [API ...] [--clients 10] [--shape NAME]
 
 Requests are made of the declarations, in several shapes: as many elements as a request may have in its own arrays, in
 the arrays inside, or a share in each; and long texts and buffers. Their names are those of a topic that exists, or new
@@ -229,14 +229,18 @@ def send_at_once(address: str, frame: bytes, clients: int) -> None:
 
 
 def worst_costs(
-    target: Target, api: ApiKey, version: int, elements: int, text: int, clients: int = 1
+    target: Target, api: ApiKey, version: int, elements: int, text: int, clients: int = 1, only: str | None = None
 ) -> list[tuple[str, Cost]]:
-    """Measure each shape of an API, and what it costs when there is much to be answered."""
+    """Measure each shape of an API, or `only` one, and what it costs when there is much to be answered."""
     ask(target.address, False)
     outcomes = []
     for name, frame in frames(REQUESTS[api], version, elements, text):
+        if only not in (None, name):
+            continue
         outcomes.append((name, measured(target, partial(send_at_once, target.address, frame, clients))))
     for name, case in prepared(api, elements):
+        if only not in (None, name):
+            continue
         for frame in case.before:
             answer_to(target.address, frame, PREPARATION_S)
         outcomes.append((name, measured(target, partial(send_at_once, target.address, case.frame, clients))))
@@ -272,6 +276,7 @@ def main() -> int:
     parser.add_argument("apis", nargs="*", metavar="API", help="all that are announced unless named")
     parser.add_argument("--clients", type=int, default=1, help="that send the same at once")
     parser.add_argument("--cluster", action="store_true", help="three brokers in place of one")
+    parser.add_argument("--shape", help="the only one to send, such as the worst of an earlier run")
     parser.add_argument("--elements", type=int, default=MANY)
     parser.add_argument("--text", type=int, default=32_000, help="characters of a text")
     options = parser.parse_args()
@@ -286,7 +291,8 @@ def main() -> int:
             if options.apis and api.name not in options.apis:
                 continue
             with cluster_target() if options.cluster else lone_target() as target:
-                costs = worst_costs(target, api, version, options.elements, options.text, options.clients)
+                sizes = options.elements, options.text
+                costs = worst_costs(target, api, version, *sizes, options.clients, options.shape)
             name = max(costs, key=lambda each: each[1].cpu_s)[0]
             worst = Cost(*(max(values) for values in zip(*(cost for _, cost in costs), strict=True)))
             is_bad = worst.busy_s > max_wait_s or worst.grown_bytes > max_bytes
