@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from kafkaprod.cli.doctor_redaction import ADVISED
 from tests.spark.sessions import local_session
 from tests.spark.ways import VERSION
 
@@ -34,8 +35,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Tests may set SQL options, and must put them back."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Tests may set SQL options, and must put them back. An event log is kept; it hides what docs/spark.md advises."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with local_session("local[2,2]") as session:
+    more = {
+        "spark.redaction.regex": ADVISED,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": tmp_path_factory.mktemp("events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    with local_session("local[2,2]", **more) as session:
         yield session
