@@ -41,6 +41,6 @@ KAFKA_TOOLS: Final[Mapping[str, str]] = {
         "levels of loggers are refused (42)"
     ),
     "delegation-tokens --create --max-life-time-period -1 --command-config {empty}": (
-        "delegation tokens are refused: their APIs are not announced"
+        "delegation tokens need a login, and this broker has none"
     ),
 }

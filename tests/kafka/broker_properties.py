@@ -74,6 +74,7 @@ def broker_properties(
     for name in listening:
         if name.startswith("SASL"):
             properties |= _sasl_properties(name)
+            properties["delegation.token.secret.key"] = "of all tokens"
     return properties
 
 

@@ -1,0 +1,142 @@
+"""Kafka's command line tools on an embedded broker and on Apache Kafka: what they print is the same, line by line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.broker import EmbeddedBroker
+from tests.kafka.broker_properties import SASL_USERS
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.runtime import FAST_START, java
+
+pytestmark = pytest.mark.external
+
+SOURCE = Path(__file__).parent / "java" / "Tools.java"
+TOOLS = "org.apache.kafka.tools"
+CONFIG = """security.protocol=SASL_PLAINTEXT
+sasl.mechanism=SCRAM-SHA-256
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="{}" password="{}"{};
+"""
+FREE = (
+    (r"Local controller \d+", "Local controller N"),  # the node's own number
+    (r"\t?Epoch: \d+", ""),
+    (r"\d{4}-\d\d-\d\d\S*|\w{3} \w{3} \d\d [\d:]{8} \w+ \d{4}", "TIME"),
+    (r"[A-Za-z0-9+/]{86}==", "HMAC"),
+    (r"(?m)(^|: )[\w-]{22}(?=\s)", r"\1TOKEN"),
+    (r" +", " "),
+)
+"""What is each broker's own, and what is put in its place."""
+
+
+class JavaTools:
+    """Calls of tools, in one JVM."""
+
+    def __init__(self, class_path: str) -> None:
+        command = java(class_path, str(SOURCE), (), FAST_START)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def call(self, tool: str, *words: str) -> str:
+        """Return what a tool prints."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\t".join((f"{TOOLS}.{tool}", *words)).encode() + b"\n")
+        self.process.stdin.flush()
+        return self.process.stdout.read(int(self.process.stdout.readline())).decode()
+
+    def close(self) -> None:
+        """End it."""
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def tools(kafka_tools: str) -> Iterator[JavaTools]:
+    running = JavaTools(kafka_tools)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(
+        listeners="PLAINTEXT://:0,SASL_PLAINTEXT://:0",
+        sasl_users=SASL_USERS,
+        options={"delegation.token.secret.key": "of all tokens"},
+    ) as running:
+        yield running
+
+
+def plain(printed: str) -> list[str]:
+    """Return the lines without what is each broker's own, and without where in Java an error came from."""
+    for pattern, text in FREE:
+        printed = re.sub(pattern, text, printed)
+    lines = [line.strip() for line in printed.splitlines()]
+    return [line for line in lines if line and not line.startswith(("at ", "... ", "exit "))]
+
+
+def features(tools: JavaTools, servers: str, *words: str) -> list[str]:
+    """The tool's lines; those of features that only one of the brokers has are left out."""
+    lines = plain(tools.call("FeatureCommand", "--bootstrap-server", servers, *words))
+    return [line for line in lines if "Feature: " not in line or re.search(r"(transaction|group)\.version", line)]
+
+
+def test_levels_of_features(tools: JavaTools, broker: EmbeddedBroker, kafka: KafkaCluster) -> None:
+    """Nothing that would change Apache Kafka, which other tests share."""
+    calls = (
+        ("describe",),
+        ("downgrade", "--feature", "transaction.version=1", "--dry-run"),
+        ("upgrade", "--feature", "transaction.version=2"),
+        ("upgrade", "--feature", "transaction.version=1"),
+        ("upgrade", "--feature", "transaction.version=9"),
+        ("upgrade", "--feature", "group.version=1", "--feature", "nothing.version=1"),
+        ("downgrade", "--feature", "nothing.version=0"),
+    )
+    ours, theirs = (
+        [features(tools, servers, *call) for call in calls]
+        for servers in (broker.listeners["PLAINTEXT"], kafka.direct_bootstrap())
+    )
+    assert any("transaction.version" in line for line in theirs[0])
+    assert ours == theirs
+    changed = features(tools, broker.listeners["PLAINTEXT"], "downgrade", "--feature", "transaction.version=1")
+    assert changed == ["transaction.version was downgraded to 1."]
+    described = features(tools, broker.listeners["PLAINTEXT"], "describe")
+    assert any(re.search(r"transaction\.version.*FinalizedVersionLevel: 1", line) for line in described)
+
+
+def test_delegation_tokens(tools: JavaTools, broker: EmbeddedBroker, kafka: KafkaCluster, tmp_path: Path) -> None:
+    def printed(servers: str) -> list[list[str]]:
+        lines: list[list[str]] = []
+
+        def call(user: str, password: str, *words: str, by_token: bool = False) -> str:
+            config = tmp_path / "client.properties"
+            config.write_text(CONFIG.format(user, password, " tokenauth=true" if by_token else ""))
+            out = tools.call(
+                "DelegationTokenCommand", "--bootstrap-server", servers, "--command-config", str(config), *words
+            )
+            lines.append(plain(out))
+            return out
+
+        alice, bob = SASL_USERS.items()
+        made = call(*alice, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+        found = re.search(r"(?m)^(\S{22})\s+(\S{88})\s", made)
+        assert found is not None, made
+        token_id, secret = found.groups()
+        call(*alice, "--describe")
+        call(*bob, "--describe", "--owner-principal", "User:alice")
+        call(*bob, "--renew", "--renew-time-period", "-1", "--hmac", secret)
+        call(*bob, "--renew", "--renew-time-period", "-1", "--hmac", "eA==")
+        call(token_id, secret, "--describe", by_token=True)
+        call(token_id, secret, "--create", "--max-life-time-period", "-1", by_token=True)
+        call(*alice, "--create", "--max-life-time-period", "60000", "--owner-principal", "User:bob")
+        call(*alice, "--expire", "--expiry-time-period", "-1", "--hmac", secret)
+        call(*alice, "--describe")
+        return lines
+
+    ours, theirs = printed(broker.listeners["SASL_PLAINTEXT"]), printed(kafka.bootstrap("SASL_PLAINTEXT"))
+    assert ours == theirs
