@@ -68,7 +68,7 @@ class TokenBucket:
         self._tokens: float | None = None
         self._filled_ms = 0
 
-    def add(self, amount: float, now_ms: int) -> None:
+    def add(self, amount: float) -> None:
         """Take tokens, as many as there are and more."""
         self._tokens = (self._tokens or 0.0) - amount
 

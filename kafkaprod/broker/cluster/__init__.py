@@ -1,5 +1,6 @@
 """What the broker knows and decides: topics, leaders, producer ids, upkeep.
 
+mutations               the quota of changes of topics (KIP-599)
 authorization           what the ACLs let through of a request: all of it, some items, or nothing
 authorized_operations   the bit sets of authorized operations (KIP-430), for clients that may do everything
 config_resources        options of all kinds of resources, as clients see and alter them

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.faults import Faults
 from kafkaprod.broker.calls.login import Credentials
+from kafkaprod.broker.calls.meters import Meters, TokenBucket
 from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.calls.steps import RunControl
 from kafkaprod.broker.cluster import broker_options
@@ -132,6 +133,7 @@ class Broker:
             )
             self.client_metrics = ClientMetrics(self.settings)
             self.quotas = Quotas(self.settings)
+            self.mutation_meters = Meters(TokenBucket)
             self.scram = ScramStore(self.settings, self.credentials)
             self.config = config = self._effective_config(self.settings.get(BROKER_OPTIONS))
             self.topics = self.standing.open_topics()

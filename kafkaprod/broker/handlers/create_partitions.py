@@ -7,6 +7,7 @@ from functools import partial
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import failed_growth
+from kafkaprod.broker.cluster.mutations import Mutation, limited
 from kafkaprod.broker.cluster.topics import check_total
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -21,6 +22,8 @@ API = ApiKey.CREATE_PARTITIONS
 LANE = Lane.CONTROL
 MAX_VERSION = 3
 
+_FIRST_STRICT_VERSION = 3  # of quotas
+
 
 def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Outcome:
     """Grow each topic, or only check whether it could grow; POLICY_VIOLATION if there are too many new partitions."""
@@ -28,6 +31,11 @@ def handle(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> O
         check_total(sum(_added_count(broker, topic) for topic in request.body.topics))
     except BrokerError as error:
         return CreatePartitionsResponse(results=[failed_growth(topic.name, error) for topic in request.body.topics])
+    mutation = Mutation("topics", "results", _FIRST_STRICT_VERSION, partial(_added_count, broker))
+    return limited(broker, request, mutation, partial(_grow, broker), refuse)
+
+
+def _grow(broker: Broker, request: ClientRequest[CreatePartitionsRequest]) -> Outcome:
     return broker.standing.create_partitions(request.body, partial(refuse, request))
 
 

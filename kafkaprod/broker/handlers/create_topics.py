@@ -14,6 +14,7 @@ from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import failed_topic
+from kafkaprod.broker.cluster.mutations import Mutation, limited
 from kafkaprod.broker.cluster.topics import check_total
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -24,6 +25,8 @@ API = ApiKey.CREATE_TOPICS
 LANE = Lane.CONTROL
 MAX_VERSION = 7
 
+_FIRST_STRICT_VERSION = 6  # of quotas
+
 
 def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
     """Make each topic, or only check whether it could be made; POLICY_VIOLATION if there are too many partitions."""
@@ -31,6 +34,11 @@ def handle(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outco
         check_total(sum(_partition_count(broker, topic) for topic in request.body.topics))
     except BrokerError as error:
         return CreateTopicsResponse(topics=[failed_topic(topic.name, error) for topic in request.body.topics])
+    mutation = Mutation("topics", "topics", _FIRST_STRICT_VERSION, partial(_partition_count, broker))
+    return limited(broker, request, mutation, partial(_create, broker), refuse)
+
+
+def _create(broker: Broker, request: ClientRequest[CreateTopicsRequest]) -> Outcome:
     return broker.standing.create_topics(request.body, partial(refuse, request))
 
 

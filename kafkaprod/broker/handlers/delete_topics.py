@@ -16,6 +16,7 @@ from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.acls import TOPIC
 from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.mutations import Mutation, limited
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -31,11 +32,26 @@ LANE = Lane.CONTROL
 MAX_VERSION = 6
 
 _FIRST_VERSION_WITH_IDS = 6
+_FIRST_STRICT_VERSION = 5  # of quotas
 
 
 def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Outcome:
     """Delete each topic."""
+    items = "topics" if request.version >= _FIRST_VERSION_WITH_IDS else "topic_names"
+    mutation = Mutation(items, "responses", _FIRST_STRICT_VERSION, partial(_partition_count, broker))
+    return limited(broker, request, mutation, partial(_delete_in_steps, broker), refuse)
+
+
+def _delete_in_steps(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Outcome:
     return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
+
+
+def _partition_count(broker: Broker, wanted: DeleteTopicState | str) -> int:
+    name = wanted if isinstance(wanted, str) else wanted.name
+    known = broker.topics.get(name) if name is not None else None
+    if known is None and isinstance(wanted, DeleteTopicState) and wanted.topic_id is not None:
+        known = broker.topics.by_id(wanted.topic_id)
+    return 0 if known is None else len(known.partitions)
 
 
 def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Steps[DeleteTopicsResponse]:

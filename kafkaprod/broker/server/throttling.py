@@ -2,6 +2,7 @@
 
     producer_byte_rate  the bytes of Produce requests       consumer_byte_rate  the bytes of Fetch answers
     request_percentage  the time of the threads that handle requests, 100 for one thread; a second at most
+    controller_mutation_rate  partitions made and deleted; `cluster.mutations` measures, and the answer names the time
 
 A Fetch that is above a quota gets an empty answer, whose bytes do not count; the least of one batch comes once the time
 is over. Of several times the longest counts. Source: Kafka, ClientQuotaManager, ClientRequestQuotaManager; KIP-13,
@@ -79,6 +80,7 @@ class Throttle:
         if not isinstance(ready, NoResponse):
             of_time_ms = self._use(table, REQUEST_PERCENTAGE, request, busy_ns * _PERCENT_OF_NS, now_ms)
             wait_ms = max(wait_ms, min(of_time_ms, _MAX_PERCENTAGE_WAIT_MS))
+        wait_ms = max(wait_ms, _named_wait(ready))
         if wait_ms and answer_bytes:
             self._use(table, CONSUMER_BYTES, request, -answer_bytes, now_ms)
             ready = FetchResponse(responses=[])
@@ -95,6 +97,11 @@ class Throttle:
         meter = self._meters[key].of(found.entity, user, now_ms)
         meter.add(amount, now_ms)
         return meter.wait_ms(found.quota, now_ms)
+
+
+def _named_wait(ready: Ready) -> int:
+    """Return the time that the handler has written into its answer, for changes of topics."""
+    return getattr(ready, "throttle_time_ms", 0)
 
 
 def name_wait(ready: Ready, version: int, wait_ms: int) -> None:

@@ -44,7 +44,7 @@ def test_tokens_may_be_overdrawn_once_and_come_back_at_the_rate_of_the_quota() -
         wait_ms = bucket.wait_ms(2, now_ms)
         found.append(wait_ms)
         if not wait_ms:
-            bucket.add(amount, now_ms)
+            bucket.add(amount)
     assert found == [0, 4_000, 1, 0, 500]
 
 
