@@ -276,6 +276,11 @@ cdef class Column:
             raise TypeError("a constant column has no length")
         return self.row_count
 
+    def __repr__(self):
+        if self.row_count >= 0:  # without data, which may be secret
+            return f"<Column of {self.row_count} row{'s'[self.row_count == 1:]}, of {self.c.longest} bytes at most>"
+        return f"<Column of {'null' if self.c.layout == NULLS else f'the same {self.c.width} bytes'} in every row>"
+
     def __getitem__(self, Py_ssize_t row):
         """Row as bytes, or None; slow, for tests and error messages."""
         cdef const char *data = NULL
@@ -470,6 +475,9 @@ cdef class Headers:
         if self._offsets is NULL:
             raise MemoryError
         return 0
+
+    def __repr__(self):
+        return f"<Headers of {'every record alike' if self.row_count < 0 else f'{self.row_count} records'}>"
 
     def slice(self, Py_ssize_t first, Py_ssize_t count):
         """Rows first .. first + count, sharing the memory. Raises InvalidRecordError if they are outside."""

@@ -317,3 +317,22 @@ def test_wrong_header_columns_are_named(offsets, keys, values, message):
 def test_too_few_header_offsets_are_refused():
     with pytest.raises(InvalidRecordError, match=r"headers.offsets of 2 items are too few for 2 rows"):
         Headers.from_columns(np.array([0, 1], "i4"), KEYS, HEADER_VALUES, 2)
+
+
+@pytest.mark.parametrize(
+    ("thing", "shown"),
+    [
+        (Column.from_list([b"secret", None, b""]), "<Column of 3 rows, of 6 bytes at most>"),
+        (Column.from_list([b"secret"]), "<Column of 1 row, of 6 bytes at most>"),
+        (Column.from_list([]), "<Column of 0 rows, of 0 bytes at most>"),
+        (Column.from_offsets(np.array([0, 2, 5], dtype=np.int32), b"12345"), "<Column of 2 rows, of 3 bytes at most>"),
+        (Column.from_fixed(b"12345678", 4), "<Column of 2 rows, of 4 bytes at most>"),
+        (Column.constant(b"secret"), "<Column of the same 6 bytes in every row>"),
+        (Column.constant(None), "<Column of null in every row>"),
+        (Column.nulls(), "<Column of null in every row>"),
+        (Headers.from_python([("a", b"secret")]), "<Headers of every record alike>"),
+        (Headers.from_python([[("a", b"secret")], None]), "<Headers of 2 records>"),
+    ],
+)
+def test_a_column_shows_its_size_and_no_data(thing: object, shown: str) -> None:
+    assert repr(thing) == shown
