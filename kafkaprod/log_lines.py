@@ -37,6 +37,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.engine.telemetry",
     "kafkaprod.engine.upkeep",
     "kafkaprod.hooks.interceptors",
+    "kafkaprod.intake.drops",
     "kafkaprod.metadata",
     "kafkaprod.metrics",
     "kafkaprod.net",

@@ -243,10 +243,12 @@ class OptionTypes(TypedDict, total=False):
     more of it than that takes in a quarter of `delivery_timeout_ms` (with all brokers 1 MiB at least), once it has been
     seen how much it takes: what waits longer would expire on the way."""
     queue_buffering_max_kbytes: Any
-    buffer_full_policy: Literal["block", "raise", "isolate"]
+    buffer_full_policy: Literal["block", "raise", "isolate", "drop"]
     """What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once;
     `isolate`: wait, but raise NodeBufferFullError at once for a record of a sick broker that has used up its share, so
-    that other brokers' records do not wait behind it."""
+    that other brokers' records do not wait behind it; `drop`: return a result that has failed with BufferFullError,
+    which `buffer-exhausted-total` counts, a line in the log names at most once a second, and `flush()` does not
+    raise."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
     compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None

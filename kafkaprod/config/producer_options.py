@@ -177,11 +177,13 @@ class ProducerOptions(OAuthOptions):
     )
     buffer_full_policy: str = _BATCHING.option(
         "block",
-        Choice(("block", "raise", "isolate")),
+        Choice(("block", "raise", "isolate", "drop")),
         MEDIUM,
         "What `send()` does when `buffer_memory` is full: wait up to `max_block_ms`, or raise BufferFullError at once; "
         "`isolate`: wait, but raise NodeBufferFullError at once for a record of a sick broker that has used up its "
-        "share, so that other brokers' records do not wait behind it.",
+        "share, so that other brokers' records do not wait behind it; `drop`: return a result that has failed with "
+        "BufferFullError, which `buffer-exhausted-total` counts, a line in the log names at most once a second, and "
+        "`flush()` does not raise.",
     )
 
     # -- compression ---------------------------------------------------------------------------------------------------

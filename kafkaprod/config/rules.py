@@ -123,6 +123,14 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: f"transactional_id={c.transactional_id!r} needs enable_idempotence=true",
     ),
     Rule(
+        "`transactional_id` excludes `buffer_full_policy` drop",
+        lambda c: c.transactional_id is not None and c.buffer_full_policy == "drop",
+        lambda c: (
+            f"buffer_full_policy=drop conflicts with transactional_id={c.transactional_id!r}: a transaction would be "
+            "committed without the records that were dropped; use block or raise"
+        ),
+    ),
+    Rule(
         "`transaction_two_phase_commit_enable` needs `transactional_id`",
         lambda c: c.transaction_two_phase_commit_enable and c.transactional_id is None,
         lambda c: "transaction_two_phase_commit_enable=true needs a transactional_id",

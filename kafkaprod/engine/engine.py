@@ -113,7 +113,8 @@ class Engine:
             self._workers = _thread_pool()(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
-        self.accumulator = self._make_accumulator(completion, may_split=identity is None)
+        self.results = ResultMaker(completion, self.ledger, self.guard)
+        self.accumulator = self._make_accumulator(may_split=identity is None)
         self.drain = self._make_drain(codec)
         if identity is not None:
             self.drain.set_producer(*identity)
@@ -129,12 +130,12 @@ class Engine:
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
 
-    def _make_accumulator(self, completion: type[BatchCompletion], *, may_split: bool) -> Accumulator:
+    def _make_accumulator(self, *, may_split: bool) -> Accumulator:
         accumulator = Accumulator(
             BufferPool(self.config.buffer_memory),
             self.config.batch_size,
             self.config.max_request_size,
-            ResultMaker(completion, self.ledger, self.guard),
+            self.results,
             self.node_pool.wakeup,
             self.config.max_batch_size if may_split else self.config.batch_size,
         )

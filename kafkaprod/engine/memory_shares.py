@@ -37,8 +37,8 @@ _SHARE_OF_TIMEOUT: Final = 4
 
 def waits_for_first_answer(config: ProducerConfig) -> bool:
     """Return whether `send()` waits for memory as long as a first request may take, and requests are answered."""
-    can_wait = config.buffer_full_policy != "raise" and config.max_block_ms >= config.request_timeout_ms
-    return can_wait and config.acks != 0
+    waits = config.buffer_full_policy in ("block", "isolate")
+    return waits and config.acks != 0 and config.max_block_ms >= config.request_timeout_ms
 
 
 @dataclass(slots=True)

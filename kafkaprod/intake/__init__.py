@@ -2,5 +2,6 @@
 
 blocks   lists, columns and tables
 records  one record: hooks, checks, append; waiting for metadata and for memory
+drops    buffer_full_policy="drop": records that find no memory
 checks   what a topic, a partition, a timestamp and a column may be
 """

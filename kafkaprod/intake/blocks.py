@@ -231,9 +231,14 @@ class BlockIntake:
         try:
             yield from self._run_block(block, deadline_ms, topic, transaction, make_waiter)
         except (BufferFullError, IllegalStateError, MemoryError) as error:
-            error.result = result.refuse_rest(error)  # type: ignore[union-attr]
+            result.refuse_rest(error)
+            refused = block.row_count - block.rows_appended
+            if isinstance(error, BufferFullError) and self._intake.drops is not None:
+                self._intake.drops.note(error, refused)
+                return result
+            error.result = result  # type: ignore[union-attr]
             if not isinstance(error, IllegalStateError):  # the transaction ended meanwhile
-                self._intake.note_refused(block.row_count - block.rows_appended)
+                self._intake.note_refused(refused)
             raise
         except BaseException as error:
             result.refuse_rest(IllegalStateError(f"the call ended early: {type(error).__name__}"))

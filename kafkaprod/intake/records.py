@@ -24,6 +24,7 @@ from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import ArgumentTypeError, BufferFullError, NodeBufferFullError
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
+from kafkaprod.intake.drops import Drops
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 ISOLATION_POLL_S: Final = 0.05  # and at whether the node that a record waits for is sick
@@ -70,7 +71,8 @@ class Intake:
         self._clock = engine.clock
         self._hooks = engine.hooks
         self._max_block_ms = engine.config.max_block_ms
-        self._can_wait_for_memory = engine.config.buffer_full_policy != "raise"
+        self._can_wait_for_memory = engine.config.buffer_full_policy in ("block", "isolate")
+        self.drops = Drops(engine) if engine.config.buffer_full_policy == "drop" else None
         self._isolates = engine.config.buffer_full_policy == "isolate"
         self._poll_s = ISOLATION_POLL_S if self._isolates else MEMORY_POLL_S
 
@@ -133,6 +135,8 @@ class Intake:
                 self.host.check_still_sending(call.transaction)
                 self._prepare(call, queues)
                 future = call.append(0)
+            if future is None and self.drops is not None:
+                return self._drop(self.drops, call)
             if future is None:
                 future = yield from self.with_memory(
                     call.append, call.need(), call.deadline_ms, record.topic, call.transaction, make_waiter
@@ -144,6 +148,13 @@ class Intake:
             raise
         self._hooks.watch(future)
         return future
+
+    def _drop(self, drops: Drops, call: SendCall) -> DeliveryFuture:
+        """Return the result of a record that found no memory."""
+        record = call.record
+        error = drops.error_for(record.topic, lambda: self._buffer_full(record.topic, call.need(), 0))
+        self._hooks.on_refused(record.topic, record.partition, error)
+        return drops.drop(error, record.topic, record.partition)
 
     def _prepare(self, call: SendCall, queues: TopicQueues) -> None:
         """Run the other hooks and the checks."""

@@ -430,6 +430,23 @@ cdef class DeliveryFuture:
 forbid_new(DeliveryFuture)
 
 
+def refused_record(ResultMaker maker not None, str topic not None, int32_t partition, error not None):
+    """Return the handle of a record that entered no batch: it has failed with `error`, which no ledger has."""
+    cdef BatchResult result = maker._make(topic, partition)
+    cdef DeliveryFuture future = new_future()
+    result.ledger = None
+    result.record_count = 1
+    result.error = error
+    result._track()
+    result._outcome = FAILED    # plain: no other thread has it
+    result._tell()              # callbacks that are added later are called at once
+    future._batch = result
+    future._index = 0
+    future._key_size = future._value_size = -1
+    future._timestamp = -1
+    return future
+
+
 cdef DeliveryFuture new_future():
     """Return a future without a record; fill_future() gives it one."""
     return DeliveryFuture.__new__(DeliveryFuture)

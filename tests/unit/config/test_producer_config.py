@@ -467,6 +467,10 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
         "max_in_flight_requests_per_connection=6 exceeds 5",
     ),
     ({"transactional_id": "t", "enable_idempotence": False}, "transactional_id='t' needs enable_idempotence"),
+    (
+        {"transactional_id": "t", "buffer_full_policy": "drop"},
+        "buffer_full_policy=drop conflicts with transactional_id",
+    ),
     ({"transaction_two_phase_commit_enable": True}, "needs a transactional_id"),
     (
         {"transaction_two_phase_commit_enable": True, "transactional_id": "t", "transaction_timeout_ms": 5},
