@@ -12,6 +12,8 @@ import aiokafka
 import aiokafka.errors
 import aiokafka.structs
 import pytest
+from aiokafka.protocol.admin import CreateTopicsRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from kafkaprod.compat import aiokafka as compat
 from kafkaprod.compat.aiokafka import AIOKafkaProducer, errors
@@ -198,3 +200,34 @@ async def test_what_frameworks_and_instrumentation_look_up_is_there(servers: str
         assert first.partition in {0, 1, 2}
         assert producer._closed is False
     assert producer._closed is True
+
+
+async def test_requests_of_a_framework_go_through_aiokafkas_own_client(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        assert await producer.partitions_for(topic) == {0, 1, 2}
+        client = producer.client
+        assert client._original is None
+        (broker,) = client.cluster.brokers()
+        assert f"{broker.host}:{broker.port}" == servers
+        assert topic in client.cluster.topics()
+        assert client.cluster.partitions_for_topic(topic) == client.cluster.available_partitions_for_topic(topic)
+        assert client.cluster.partitions_for_topic("none") is None
+        answer = await client.send(broker.nodeId, MetadataRequest([]))  # as Faust looks for the controller
+        assert answer.controller_id == broker.nodeId
+        created = CreateTopicsRequest([(f"{topic}-made", 2, 1, [], [])], 10_000, False)
+        assert (await client.send(broker.nodeId, created)).topic_errors[0][1] == 0
+        await client.force_metadata_update()
+        assert client.cluster.partitions_for_topic(f"{topic}-made") == {0, 1}
+        with pytest.raises(AttributeError, match="no attribute 'poll'"):
+            client.poll()
+
+
+async def test_the_partition_of_a_key_is_known_before_it_is_sent(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        await producer.partitions_for(topic)
+        for number in range(20):
+            key = b"key %d" % number
+            chosen = producer._partition(topic, None, None, None, key, None)
+            assert (await producer.send_and_wait(topic, b"v", key=key)).partition == chosen
+        assert producer._partition(topic, 2, None, None, b"k", None) == 2
+        assert producer._partition(topic, None, None, None, None, b"v") is None

@@ -1,29 +1,127 @@
-"""What frameworks and instrumentation look up in `AIOKafkaProducer.client`: addresses, client id, metadata."""
+"""`AIOKafkaProducer.client`: what frameworks and instrumentation look up there, and requests of their own.
+
+The producer does not need it. Addresses, client id and metadata are the engine's; what a framework sends itself, as
+Faust does its CreateTopics, goes through aiokafka's own client, which connects when it is first used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkaprod.admin.cluster import describe_cluster
+from kafkaprod.compat.originals import original
+from kafkaprod.config import ProducerConfig
+
+_OPTIONS: Final = (
+    *("bootstrap_servers", "metadata_max_age_ms", "request_timeout_ms", "retry_backoff_ms", "security_protocol"),
+    *("ssl_context", "connections_max_idle_ms", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password"),
+    "sasl_oauth_token_provider",
+)
+_REQUESTS: Final = ("send", "ready", "fetch_all_metadata", "coordinator_lookup", "add_topic", "set_topics")
+
+
+class Broker(NamedTuple):
+    """A broker, with aiokafka's names."""
+
+    nodeId: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Cluster:
+    """Brokers and topics as the cluster described them once, with the methods of aiokafka's ClusterMetadata."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        info = describe_cluster(config, None)
+        self.controller = info.controller_id
+        self._brokers = {Broker(node_id, node.host, node.port, node.rack) for node_id, node in info.brokers.items()}
+        self._topics = info.topics
+
+    def brokers(self) -> set[Broker]:
+        """Return all of them."""
+        return self._brokers
+
+    def topics(self) -> set[str]:
+        """Return the names."""
+        return set(self._topics)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the partitions; None: there is no such topic."""
+        info = self._topics.get(topic)
+        return None if info is None else {partition.number for partition in info.partitions}
+
+    def available_partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return those with a leader; None: there is no such topic."""
+        info = self._topics.get(topic)
+        return None if info is None else {each.number for each in info.partitions if each.leader >= 0}
 
 
 class Client:
-    """The part of aiokafka's AIOKafkaClient that FastStream, OpenTelemetry and ddtrace read, by its names.
+    """The part of aiokafka's AIOKafkaClient that FastStream, Faust, OpenTelemetry and ddtrace use, by its names.
 
-    It takes further attributes, as theirs does: ddtrace keeps some there.
+    It takes further attributes, as theirs does: ddtrace keeps some there. In one event loop, as the producer.
 
     Args:
-        bootstrap_servers: As the producer got them.
-        client_id: Its name in the brokers' logs.
+        given: The producer's arguments, with aiokafka's names.
         partitions_for: Waits for a topic's metadata and returns its partitions.
     """
 
-    def __init__(
-        self, bootstrap_servers: Any, client_id: str | None, partitions_for: Callable[[str], Awaitable[set[int]]]
-    ) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._client_id = client_id or "kafkaprod"
+    api_version = (2, 3, 0)  # what aiokafka's calls the newest brokers
+
+    def __init__(self, given: Mapping[str, Any], partitions_for: Callable[[str], Awaitable[set[int]]]) -> None:
+        self._bootstrap_servers = given["bootstrap_servers"]
+        self._client_id = given["client_id"] or "kafkaprod"
         self._partitions_for = partitions_for
+        self._given = given
+        self._config: ProducerConfig | None = None
+        self._cluster: Cluster | None = None
+        self._original: Any = None  # aiokafka's client, connected
+
+    def use(self, config: ProducerConfig) -> None:
+        """Take the options of the started producer."""
+        self._config = config
+
+    async def stop(self) -> None:
+        """Close what was opened."""
+        theirs, self._original = self._original, None
+        if theirs is not None:
+            await theirs.close()
 
     async def _wait_on_metadata(self, topic: str) -> set[int]:
         """Wait until a topic is known; return its partitions. Raises aiokafka's errors."""
         return await self._partitions_for(topic)
+
+    @property
+    def cluster(self) -> Any:
+        """The cluster's metadata; without aiokafka's client the first look waits for it, and so does the event loop."""
+        if self._original is not None:
+            return self._original.cluster
+        if self._cluster is None:
+            assert self._config is not None, "the producer is not started"
+            self._cluster = Cluster(self._config)
+        return self._cluster
+
+    async def force_metadata_update(self) -> bool:
+        """Have the metadata read again."""
+        theirs = await self._connected()
+        return bool(await theirs.force_metadata_update())
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _REQUESTS:
+            raise AttributeError(f"the client of kafkaprod.compat.aiokafka has no attribute {name!r}")
+
+        async def request(*arguments: Any, **options: Any) -> Any:
+            return await getattr(await self._connected(), name)(*arguments, **options)
+
+        return request
+
+    async def _connected(self) -> Any:
+        """Return aiokafka's client. Raises AttributeError: aiokafka is not installed."""
+        if self._original is None:
+            kind = original("aiokafka.client", "AIOKafkaClient", "kafkaprod.compat.aiokafka.client")
+            theirs = kind(client_id=self._client_id, **{name: self._given[name] for name in _OPTIONS})
+            await theirs.bootstrap()
+            self._original = theirs
+        return self._original

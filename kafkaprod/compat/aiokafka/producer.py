@@ -19,6 +19,7 @@ from kafkaprod.compat.aiokafka.client import Client
 from kafkaprod.compat.aiokafka.errors import IllegalOperation, ProducerClosed, translate
 from kafkaprod.compat.aiokafka.outcomes import Outcomes
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
+from kafkaprod.compat.originals import original
 
 _START_S: Final = 60.0
 logger = logging.getLogger(__name__)
@@ -87,18 +88,24 @@ class AIOKafkaProducer:
         self._closed = False
         self._is_in_transaction = False
         self._outcomes: Outcomes | None = None
-        self._client = Client(bootstrap_servers, client_id, self.partitions_for)
+        self._partitioner = partitioner
+        self._client = Client(given, self.partitions_for)
 
     @property
     def client(self) -> Client:
-        """Addresses, client id and metadata, as frameworks and instrumentation look them up."""
+        """Addresses, client id, metadata and requests, as frameworks and instrumentation use them."""
         return self._client
 
     def _partition(
         self, topic: str, partition: int | None, key: Any, value: Any, key_bytes: Any, value_bytes: Any
     ) -> int | None:
-        """Return the partition that a record was given; None: the partitioner chooses when it is sent."""
-        return partition
+        """Return the partition of a record; None: it has no key, and gets its partition when it is sent."""
+        if partition is not None or key_bytes is None:
+            return partition
+        everywhere = sorted(self._client.cluster.partitions_for_topic(topic) or ())
+        choose = self._partitioner or original("aiokafka.partitioner", "DefaultPartitioner", __name__)()
+        chosen: int = choose(key_bytes, everywhere, everywhere)
+        return chosen
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
 
@@ -122,6 +129,7 @@ class AIOKafkaProducer:
             except BaseException:
                 await engine.close(0)
                 raise
+        self._client.use(engine.config)
         self._outcomes = Outcomes(asyncio.get_running_loop(), is_unacknowledged=self._options["acks"] == 0)
         self._engine = engine
 
@@ -131,6 +139,7 @@ class AIOKafkaProducer:
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        await self._client.stop()
         with _theirs():
             await engine.close()
 
