@@ -288,6 +288,7 @@ def test_what_waits_longer_than_the_timeout_expires() -> None:
         ({"acks": 0, "enable_idempotence": False}, None),
         ({"max_block_ms": 1_000}, None),
         ({"buffer_full_policy": "raise"}, None),
+        ({"buffer_full_policy": "drop"}, None),
         ({"buffer_full_policy": "isolate"}, START_BYTES),
     ],
     ids=str,
