@@ -83,8 +83,8 @@ class Prefix:
         if self._end is not None and self._count > self._end:
             raise LoadError(
                 f"{self._name} continues behind the {self._end:,} {self._what} with which it ended within a row when "
-                "an earlier run of the load read it: what came of that row was sent. Give the same bytes again, or start "
-                "over with --restart"
+                "an earlier run of the load read it: what came of that row was sent. Give the same bytes again, or "
+                "start over with --restart"
             )
 
     def take_at(self, position: int, data: memoryview) -> None:
