@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,7 @@ def arrow_schema(schema: Any, source: str) -> pa.Schema:
 
     Raises:
         LoadRefusedError: It is no record, or a type of it contains itself.
+        LoadError: It is damaged.
     """
     import pyarrow as pa
 
@@ -45,7 +46,12 @@ def arrow_schema(schema: Any, source: str) -> pa.Schema:
         schema = schema["type"]
     if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         raise LoadRefusedError(f"{source}: its rows are no records, but {str(schema)[:60]}: convert it first")
-    kind = _Types(source).of(schema)
+    try:
+        kind = _Types(source).of(schema)
+    except LoadError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # no schema at all
+        raise LoadError(f"{source} is damaged: its schema cannot be read: {type(error).__name__}: {error}") from error
     return pa.schema([kind.field(i) for i in range(kind.num_fields)])
 
 
@@ -91,7 +97,7 @@ class _Types:
         if kind is None:
             raise LoadRefusedError(f"{self._source}: its type {full!r} contains itself, and no table has such a column")
         if kind == name:
-            raise LoadRefusedError(f"{self._source} is damaged: its schema has no type {full!r}")
+            raise LoadError(f"{self._source} is damaged: its schema has no type {full!r}")
         return kind
 
     def _defined(self, schema: dict[str, Any], space: str) -> Any:

@@ -115,6 +115,16 @@ def test_a_cut_and_a_wrong_mark_are_noticed(tmp_path: Path) -> None:
         values_of(path)
 
 
+@pytest.mark.parametrize("damage", [(b'"name"', b'"nane"'), (b'"type": "int"', b'"type": "inu"'), (b'"int"', b"[1,2]")])
+def test_a_damaged_schema_is_noticed(tmp_path: Path, damage: tuple[bytes, bytes]) -> None:
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": "int"}], [{"x": 1}])
+    whole = path.read_bytes()
+    assert damage[0] in whole
+    path.write_bytes(whole.replace(*damage))
+    with pytest.raises(LoadError, match=r"is damaged|not a whole avro file"):
+        values_of(path)
+
+
 def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.avro", [{"name": "x", "type": "int"}], [{"x": 1}])
     monkeypatch.setattr(readers, "find_spec", lambda name: None)
