@@ -46,7 +46,7 @@ FORMATS: Final = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc", ".stream", ".arrow_file"), "arrow"),
 }
 MOST_BYTES: Final = 16 << 20
-LIMIT_S: Final = 30
+LIMIT_S: Final = 120
 OUTCOMES: Final = ("equal", "refused", "no judge", "different")
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 
