@@ -33,7 +33,10 @@ _TIMES = {
 }
 _KINDS: Final = {"resource_type": (acls.TOPIC, acls.GROUP, acls.CLUSTER, acls.TRANSACTIONAL_ID, 32), "key_type": (0, 1)}
 """Fields that say of what kind a named thing is, by the beginning of their names."""
+PRODUCER_MARK: Final = 0x7072_6F64_7563_6572
+"""Stands for the producer id of what is mine, which each broker gives out by itself."""
 _NUMBERS: Final = {
+    "producer_id": PRODUCER_MARK,
     **{"count": 5, "num_partitions": 1, "replication_factor": 1, "acks": -1, "replica_id": -1, "timeout_ms": 5_000},
     **{"operation": acls.READ, "permission_type": acls.ALLOW},
     **dict.fromkeys(("pattern_type_filter", "resource_pattern_type"), acls.LITERAL),

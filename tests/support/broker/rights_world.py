@@ -46,7 +46,7 @@ from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sas
 from kafkaprod.protocol.schema import Request, Response, Struct
 from tests.support.broker.broker_requests import produce_request
 from tests.support.broker.fixtures_log import make_batch
-from tests.support.broker.naming_requests import MARKS, MINE, SECRET
+from tests.support.broker.naming_requests import MARKS, MINE, PRODUCER_MARK, SECRET
 from tests.support.net.raw_client import RawClient
 
 ALICE, BOB, ROOT = "alice", "bob", "root"
@@ -91,6 +91,7 @@ class RightsWorld:
             wait: Returns when all brokers know of a change.
         """
         self.ids: dict[str, uuid.UUID] = {}
+        self._producer_ids: dict[str, int] = {}
         self._doors = doors
         self._wait = wait
         self._has_secrets = has_secrets
@@ -145,6 +146,7 @@ class RightsWorld:
         for name, mark in MARKS.items():
             if name in self.ids:
                 frame = frame.replace(mark, self.ids[name].bytes)
+        frame = frame.replace(PRODUCER_MARK.to_bytes(8, "big"), self._producer_ids[MINE].to_bytes(8, "big"))
         try:
             client = self._client(user, node)
             client.socket.settimeout(SILENCE_OF_APIS_S.get(request.api, SILENCE_S))
@@ -225,7 +227,13 @@ class RightsWorld:
 
     def _begin_transactions(self, name: str) -> None:
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
-        self._until_done(lambda: self.ask(request, InitProducerIdResponse, 4).error_code == 0)
+
+        def has_begun() -> bool:
+            answer = self.ask(request, InitProducerIdResponse, 4)
+            self._producer_ids[name] = answer.producer_id
+            return answer.error_code == 0
+
+        self._until_done(has_begun)
 
     def _allow(self, resource_type: int) -> None:
         entry = AclCreation(
