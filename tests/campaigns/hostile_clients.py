@@ -419,7 +419,7 @@ def ask(address: str, with_login: bool) -> None:
         if with_login:
             log_in(client)
         data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=make_batch())])]
-        produced = client.call(ProduceRequest(acks=-1, timeout_ms=1, topic_data=data), ProduceResponse, 9)
+        produced = client.call(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data), ProduceResponse, 9)
         outcome = produced.responses[0].partition_responses[0]
         assert outcome.error_code == 0, outcome
         place = FetchPartition(partition=0, fetch_offset=outcome.base_offset, partition_max_bytes=MIB)

@@ -180,13 +180,19 @@ class Target(NamedTuple):
 def measured(target: Target, send: Callable[[], None]) -> Cost:
     """Let an honest client ask again and again while something is sent."""
     waits, busy = [0.0], [0.0]
+    wrong: list[Exception] = []
     is_over = threading.Event()
 
     def be_honest() -> None:
         while not is_over.is_set():
             began_s, used_s = time.monotonic(), target.cpu_s()
-            with contextlib.suppress(OSError):
+            try:
                 ask(target.address, False)
+            except OSError:
+                pass  # the wait counts
+            except Exception as error:
+                wrong.append(error)
+                return
             waits.append(time.monotonic() - began_s)
             busy.append(target.cpu_s() - used_s)
             is_over.wait(0.02)
@@ -201,6 +207,8 @@ def measured(target: Target, send: Callable[[], None]) -> Cost:
         used_s = target.cpu_s() - used_s
         is_over.set()
         honest.join()
+    if wrong:
+        raise wrong[0]
     return Cost(max(waits), max(busy), target.resident_bytes() - before, used_s, target.step_s())
 
 
