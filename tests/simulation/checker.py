@@ -1,7 +1,8 @@
 """Sees every acknowledgement and every read, and knows what must hold of all replicas at all times.
 
 acknowledged   a record acknowledged with acks=all is in the log of every later clean leader, at its offset, once
-read           what a consumer saw never changes
+read           what a consumer saw lies below the high watermark, and never changes
+end            the end that consumers see does not go back, from leader to leader
 one leader     one replica acts as leader in a leader epoch
 log matching   logs agree below the smaller of two high watermarks
 watermark      log start <= high watermark <= log end
@@ -41,6 +42,7 @@ class Checker:
         self._epochs: dict[tuple[PartitionKey, int], int] = {}
         self._reads: dict[PartitionKey, dict[int, int]] = defaultdict(dict)
         self._leaders: dict[tuple[PartitionKey, int], int] = {}
+        self._ends: dict[PartitionKey, tuple[int, int]] = {}
         self.acknowledged_count = 0
         self.read_count = 0
         self._lost_by: dict[int, set[tuple[PartitionKey, int]]] = defaultdict(set)
@@ -61,6 +63,20 @@ class Checker:
         known = self._reads[key].setdefault(offset, value)
         if known != value and (key, offset) not in self.lost_with_power:
             raise ViolationError(f"read: offset {offset} was {known}, now {value}")
+
+    def fetched(self, key: PartitionKey, end_offset: int, high_watermark: int) -> None:
+        """A leader gave a consumer records up to an offset, and its high watermark."""
+        if end_offset > high_watermark:
+            raise ViolationError(f"read: up to {end_offset} of {key[1]}, above the high watermark {high_watermark}")
+
+    def found_end(self, key: PartitionKey, leader_epoch: int, end_offset: int) -> None:
+        """A leader answered a consumer where a partition ends."""
+        known_end, known_epoch = self._ends.get(key, (0, -1))
+        is_lost = any((key, offset) in self.lost_with_power for offset in range(end_offset, known_end))
+        if leader_epoch >= known_epoch and end_offset < known_end and not is_lost:
+            raise ViolationError(f"end: {end_offset} in epoch {leader_epoch}, and {known_end} in epoch {known_epoch}")
+        if leader_epoch >= known_epoch:
+            self._ends[key] = (end_offset, leader_epoch)
 
     def leading(self, replica: PartitionReplica) -> None:
         """A replica begins to lead."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, cast
 
+from kafkaprod.broker.calls.request import ClientRequest
+from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.list_offsets import LATEST
 from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.server.router import HANDLERS, call
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaprod.protocol.schema import Request
 from tests.simulation.checker import Checker
-from tests.simulation.logs import SimulatedLog
+from tests.simulation.logs import SimulatedSlice
 from tests.simulation.nodes import BrokerNode
 from tests.simulation.world import World
 
@@ -114,7 +122,10 @@ class SimulatedProducer:
 
 
 class SimulatedConsumer:
-    """Reads partitions below the high watermark of whoever leads."""
+    """Reads partitions from whoever answers, through the broker's own handlers of Fetch and ListOffsets.
+
+    It asks all brokers, as clients with old metadata do: those that do not lead must refuse.
+    """
 
     def __init__(
         self, world: World, brokers: dict[int, BrokerNode], checker: Checker, keys: Iterable[PartitionKey]
@@ -130,14 +141,43 @@ class SimulatedConsumer:
     def _poll(self) -> None:
         for broker in self.brokers.values():
             if broker.process.is_up:
-                for key, replica in broker.manager.replicas.items():
-                    if replica.is_leader and key in self.offsets:
-                        self._read(key, broker.logs[key])
+                for key in self.offsets:
+                    self._fetch(broker, key)
+                    self._find_end(broker, key)
         self.world.in_process(self.process, 20, self._poll)
 
-    def _read(self, key: PartitionKey, log: SimulatedLog) -> None:
-        for offset in range(self.offsets[key], log.high_watermark):
-            value = log.value_at(offset)
-            assert value is not None, f"no value at {offset}"
+    def _fetch(self, broker: BrokerNode, key: PartitionKey) -> None:
+        wanted = FetchPartition(
+            partition=key[1], fetch_offset=self.offsets[key], partition_max_bytes=1 << 20, current_leader_epoch=-1
+        )
+        request = FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic_id=key[0], partitions=[wanted])])
+        outcome = _ask(broker, request, 17)
+        (answer,) = outcome.response.responses[0].partitions
+        if answer.error_code:
+            return
+        data = outcome.ranges[0].read() if outcome.ranges else bytes(answer.records or b"")
+        if not data:
+            return
+        found = SimulatedSlice.of(data)
+        self.checker.fetched(key, found.first_offset + len(found.values), answer.high_watermark)
+        for offset, value in enumerate(found.values, found.first_offset):
             self.checker.read(key, offset, value)
             self.offsets[key] = offset + 1
+
+    def _find_end(self, broker: BrokerNode, key: PartitionKey) -> None:
+        """Ask where the partition ends, as consumers without an offset do."""
+        topic = broker.follower.image.topics.get(key[0])
+        if topic is None:
+            return
+        wanted = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=[wanted])])
+        outcome = _ask(broker, request, 7)
+        (answer,) = outcome.topics[0].partitions
+        if not answer.error_code:
+            self.checker.found_end(key, answer.leader_epoch, answer.offset)
+
+
+def _ask(broker: BrokerNode, request: Request, version: int) -> Any:
+    """Have a broker's handler answer a request at once."""
+    asked = ClientRequest(request, version, "consumer", "10.0.1.2")
+    return call(HANDLERS[request.api], cast(Broker, broker.handler_broker), asked)

@@ -1,6 +1,7 @@
 """A replica's log as a list, with a mark up to which it is on disk.
 
-It implements `ReplicaLog` for replication, and what the handler of Produce uses of `PartitionLog`: the batches of a
+It implements `ReplicaLog` for replication, and what the handlers of Produce, Fetch and ListOffsets use of
+`PartitionLog`: the batches of a
 real producer pass the broker's own checks, and its state of producers says which of them repeat.
 """
 
@@ -9,13 +10,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 from kafkaprod.broker.replication.replica_log import ReplicaBatch
+from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_ID, BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.log_appends import AppendResult
+from kafkaprod.broker.storage.log.segments import ReadResult
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, ProducerState, TransactionGuard
 from kafkaprod.broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
 from kafkaprod.clock import Clock
@@ -40,6 +44,28 @@ class SimulatedBatch:
     def end_offset(self) -> int:
         """One past the last record."""
         return self.base_offset + len(self.values)
+
+
+class SimulatedSlice(NamedTuple):
+    """What stands for a range of a log file in an answer: where it begins, and the values of its records."""
+
+    first_offset: int
+    values: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes, eight for a record and for the offset."""
+        return 8 * (1 + len(self.values))
+
+    def read(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(number.to_bytes(8, "big") for number in (self.first_offset, *self.values))
+
+    @classmethod
+    def of(cls, data: bytes) -> SimulatedSlice:
+        """Return what was read."""
+        numbers = [int.from_bytes(data[place : place + 8], "big") for place in range(0, len(data), 8)]
+        return cls(numbers[0], tuple(numbers[1:]))
 
 
 class SimulatedLog:
@@ -153,6 +179,23 @@ class SimulatedLog:
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.truncate_from_start(offset)
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
+    ) -> ReadResult:
+        """Return the records from an offset on; see `PartitionLog.read`."""
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(f"offset {offset} is outside {self.log_start_offset}..{self.end_offset}")
+        bound = self.high_watermark if upper_bound is None else upper_bound
+        first, behind = offset - self.log_start_offset, min(bound, self.end_offset) - self.log_start_offset
+        values = tuple(self.values[first : min(behind, first + max(max_bytes // 8, int(min_one_batch)))])
+        found = SimulatedSlice(offset, values) if values else None
+        return ReadResult(cast(Any, found), offset, offset + len(values))
+
+    @property
+    def last_stable_offset(self) -> int:
+        """No producer of the simulation has transactions."""
+        return self.high_watermark
 
     def value_at(self, offset: int) -> int | None:
         """Return the value at an offset, None outside of the log."""

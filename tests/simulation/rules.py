@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.controller import partitions, registrations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
+from kafkaprod.broker.handlers import list_offsets
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey
 from kafkaprod.broker.replication.fetcher import Fetcher
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
@@ -119,6 +121,13 @@ def _keeps_old_log(node: BrokerNode, topic_partition: TopicPartition, key: Parti
     return node.logs.setdefault(key, SimulatedLog(node))
 
 
+def _reads_to_the_end(read: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(self: SimulatedLog, offset: int, max_bytes: int, bound: int, **options: Any) -> Any:
+        return read(self, offset, max_bytes, self.end_offset, **options)
+
+    return wrong
+
+
 PRODUCER_RULES: dict[str, Callable[[], Any]] = {
     "a gap begins a new epoch": lambda: replaced(IdempotentIdentity, "_start_epoch", _same_epoch),
     "a retried batch keeps its sequence": lambda: replaced(Answers, "_retry", _forgets_sequence(Answers._retry)),
@@ -133,6 +142,19 @@ BAD_DAY_RULES: dict[str, Callable[[], Any]] = {
     "an ended request is under way no more": lambda: replaced(Paths, "on_ended", lambda *_, **__: None),
 }
 """Rules that the seeds of `--bad-day` notice."""
+
+READING_RULES: dict[str, Callable[[], Any]] = {
+    "clients read up to the high watermark": lambda: replaced(
+        SimulatedLog, "read", _reads_to_the_end(SimulatedLog.read)
+    ),
+    "an end waits for the start of the leader's epoch": lambda: replaced(
+        Partition, "epoch_start_offset", property(lambda _: 0)
+    ),
+    "only a leader says where a partition ends": lambda: replaced(
+        list_offsets, "check_leader_epoch", lambda *_: ErrorCode.NONE
+    ),
+}
+"""Rules of what clients read, which the handlers of Fetch and ListOffsets keep."""
 
 RULES: dict[str, Callable[[], Any]] = {
     "a pending member holds the watermark": lambda: replaced(
@@ -159,6 +181,7 @@ RULES: dict[str, Callable[[], Any]] = {
     "an old leader's proposals are refused": lambda: replaced(partitions, "proposal_error", lambda *_: ErrorCode.NONE),
     **PRODUCER_RULES,
     **BAD_DAY_RULES,
+    **READING_RULES,
     "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
 }
 

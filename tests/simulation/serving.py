@@ -1,7 +1,7 @@
 """What a simulated broker shows to real producers: sessions over simulated streams, and the broker's own handlers.
 
-`HandlerBroker` has what the handlers of ApiVersions, Metadata, InitProducerId and Produce use of a `Broker`: the table
-of topics made from the metadata, the purgatory, the producer ids. Their code is the product's.
+`HandlerBroker` has what the handlers of ApiVersions, Metadata, InitProducerId, Produce, Fetch and ListOffsets use of a
+`Broker`: the table of topics made from the metadata, the purgatory, the producer ids. Their code is the product's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
+from kafkaprod.broker.config import Limits
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
@@ -96,13 +97,19 @@ class HandlerBroker:
         self.standing = SimpleNamespace(leaders_move=True, appends_in_loop=True)
         self.clock = node
         self.cluster_id = "simulated"
-        self.config = SimpleNamespace(node_id=node.broker_id, flush_policy=never(), auto_create_topics=False)
+        self.config = SimpleNamespace(
+            node_id=node.broker_id, flush_policy=never(), auto_create_topics=False, limits=Limits()
+        )
         self.producer_ids = ProducerIds()
-        self.transactions = SimpleNamespace(level=0)
         self.api_versions = self.peer_api_versions = served_versions()
         self.acls = SimpleNamespace(is_open=True)
+        self.post = self.run_long = _refuse_to_leave
         self.endpoint = Endpoint(host_of(node.broker_id), PORT)
         self.endpoints = {"PLAINTEXT": self.endpoint}
+
+
+def _refuse_to_leave(*_: object) -> None:
+    raise AssertionError("a request of the simulation is handled at once: its time stands still")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,13 @@ NOTICED_BY = {
     "a retried batch keeps its sequence": 1,
     "a follower joins when it has caught up": 5,
     "a member that is to leave holds the watermark": 7,
+    "an end waits for the start of the leader's epoch": 3,
     "an ended request is under way no more": 0,
     "an old leader's proposals are refused": 7,
+    "clients read up to the high watermark": 0,
     "logs are cut where they part": 2,
     "logs are not cut at the watermark": 2,
+    "only a leader says where a partition ends": 0,
     "the log of a deleted topic is not used again": 13,
 }
 
