@@ -13,6 +13,7 @@ from kafkaprod.broker.metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EntityData,
     FeatureLevelRecord,
     NoOpRecord,
@@ -21,6 +22,7 @@ from kafkaprod.broker.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -74,6 +76,9 @@ STORY: list[tuple[Struct, str]] = [
     ),
     (UserScramCredentialRecord(name="ann", mechanism=1, salt=b"secret"), "SCRAM credential of ann is set"),
     (RemoveUserScramCredentialRecord(name="ann", mechanism=1), "SCRAM credential of ann is removed"),
+    (DelegationTokenRecord(owner="User:ann", token_id="t1"), "delegation token t1 of User:ann is made"),
+    (DelegationTokenRecord(owner="User:ann", token_id="t1"), "delegation token t1 of User:ann has another end"),
+    (RemoveDelegationTokenRecord(token_id="t1"), "delegation token t1 is removed"),
 ]
 
 
