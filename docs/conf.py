@@ -1,8 +1,14 @@
 """Sphinx: `sphinx-build -W -b html docs build/docs`."""
 
+import functools
+import html
 import importlib.util
+import inspect
+import os
 import re
+from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 from kafkaprod import __version__
@@ -18,6 +24,8 @@ html_theme = "furo"
 html_title = f"kafkaprod {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_favicon = "_static/favicon.svg"
+html_baseurl = os.environ.get("KAFKAPROD_DOCS_URL", "")  # where they are published: each page then names its address
 copybutton_exclude = ".linenos, .gp, .go"
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
@@ -25,12 +33,15 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 # The page of the API has the Spark functions, too; PySpark is in the extra dev-all only.
 autodoc_mock_imports = [
-    name for name in ("pyspark", "pyarrow", "prometheus_client") if not importlib.util.find_spec(name)
+    name
+    for name in ("opentelemetry", "prometheus_client", "pyarrow", "pyspark", "pytest")
+    if not importlib.util.find_spec(name)
 ]
 suppress_warnings = ["ref.python"]  # names of attributes that several classes have
 napoleon_use_ivar = True  # what a class documents as Attributes is not listed again as members
 
 _SHORT_SECTION = re.compile(r"(Returns|Raises|Yields): (\S.*)")
+_SIGNATURE = re.compile(r"[\w.]+\(.*\).*")  # of a compiled method, before its text
 _SECTIONS = {"Args:", "Attributes:", "Raises:", "Returns:", "Yields:"}
 
 
@@ -53,6 +64,46 @@ def _to_sections(app: object, what: str, name: str, thing: object, options: obje
     lines[:] = rewritten
 
 
+def _is_shown(found: object) -> bool:
+    """Return whether something of a class has an entry: a method or a property with a text."""
+    kinds = (property, staticmethod, classmethod, functools.cached_property)
+    return (inspect.isroutine(found) or isinstance(found, kinds)) and bool(inspect.getdoc(found))
+
+
+def _with_table(app: object, what: str, name: str, thing: object, options: dict[str, Any], lines: list[str]) -> None:
+    """Append the table of the methods and properties that a class shows on its page."""
+    wanted = options.get("members")
+    if what != "class" or not wanted:
+        return
+    known = list(wanted) if isinstance(wanted, list) else [each for each in vars(thing) if not each.startswith("_")]
+    if name == "kafkaprod.Producer":  # compiled, in a base class: they have directives of their own
+        known = ["send", "try_send", *known]
+    left_out = options.get("exclude-members") or options.get("exclude_members") or ()  # by version of Sphinx
+    shown = [each for each in known if each not in left_out and _is_shown(inspect.getattr_static(thing, each, None))]
+    if len(shown) > 2:
+        lines += ["", ".. list-table::", "   :widths: auto", ""]
+    for each in shown if len(shown) > 2 else ():
+        text = inspect.getdoc(getattr(thing, each)) or ""
+        first = next((line for line in text.splitlines() if line and not _SIGNATURE.fullmatch(line)), "")
+        lines += [f"   * - :any:`{each} <{name}.{each}>`", f"     - {first}"]
+    lines.append("")
+
+
+def _describe(app: object, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Give a page its first paragraph as description, for search engines and cards of links."""
+    if doctree is None:
+        return
+    first = next((found.astext() for found in doctree.findall(nodes.paragraph)), "")
+    text = html.escape(" ".join(first.split())[:300], quote=True)
+    title = html.escape(re.sub("<.*?>", "", str(context.get("title", ""))), quote=True)
+    context["metatags"] = (
+        f'{context.get("metatags", "")}<meta name="description" content="{text}">\n'
+        f'<meta property="og:title" content="{title}">\n<meta property="og:description" content="{text}">\n'
+    )
+
+
 def setup(app: Sphinx) -> None:
-    """Connect before napoleon."""
+    """Connect before napoleon, and after it."""
     app.connect("autodoc-process-docstring", _to_sections, priority=400)
+    app.connect("autodoc-process-docstring", _with_table, priority=900)
+    app.connect("html-page-context", _describe)

@@ -1,4 +1,4 @@
-"""The page docs/api.md has every public name, and every public method of the producers."""
+"""The pages docs/api-*.md have every public name, and every public method of the producers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import kafkaprod
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("api-*.md")))
 
 
 @pytest.mark.parametrize("name", sorted(set(kafkaprod.__all__) - {"__version__", "KafkaError"}))

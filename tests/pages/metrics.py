@@ -90,7 +90,7 @@ that a broker gave the producer is `metrics()["app-info"]["client-instance-id"]`
 ## Other reporters
 
 `LogReporter(interval_s=60)` writes the metrics as a line of JSON to the logger `kafkaprod.metrics`. A reporter of your own is
-an object with `start(source)` and `close()`: [Metrics](api.md#metrics).
+an object with `start(source)` and `close()`: [Reporters of metrics](api-metrics.md).
 """
 
 
