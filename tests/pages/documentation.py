@@ -37,7 +37,7 @@ NOT_RUN = {
     "python -m pytest tests/spark": "tests and measurements, hours long",
     "spec:\n  terminationGracePeriodSeconds": "is a part of a Kubernetes manifest",
     "docker build -f docs/demo/Dockerfile": "needs an engine for containers",
-    "[Service]": "is a part of a unit of systemd",
+    "[Unit]\nDescription=Orders": "is a unit of systemd",
     "# tasks.py\nfrom celery": "needs Celery",
     "from airflow": "needs Airflow",
     "from django.db": "needs Django",

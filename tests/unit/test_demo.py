@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +19,7 @@ import yaml
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.ports import free_ports
+from tests.pages.documentation import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "docs" / "demo"
@@ -58,6 +62,74 @@ def test_the_dockerfile_copies_what_a_build_needs() -> None:
     assert copied == allowed
     assert all((ROOT / name).exists() for name in copied)
     assert {"pyproject.toml", "setup.py", "README.md", "LICENSE", "kafkaprod", "pyspark_kafkaprod"} <= copied
+
+
+def test_the_images_user_is_a_number_and_the_last_stage_runs_any_command() -> None:
+    stages = [stage.splitlines() for stage in (DEMO / "Dockerfile").read_text().split("\nFROM ")[1:]]
+    runtime, broker, last = stages[1:]
+    assert [line for line in runtime if line.startswith("USER")] == ["USER 10001"]
+    assert any("useradd --uid 10001" in line for line in runtime)
+    assert [line for line in broker if line.startswith("HEALTHCHECK")]
+    assert [line.split()[0] for line in last[1:]] == ["CMD"]
+    (command,) = (line.partition(" CMD ")[2] for line in broker if line.startswith("HEALTHCHECK"))
+    with EmbeddedBroker(topics={"orders": 1}) as running:
+        words = [running.bootstrap_servers if word == "localhost:9092" else word for word in json.loads(command)[1:]]
+        assert subprocess.run([sys.executable, "-m", "kafkaprod", *words], check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-m", "kafkaprod", *words], check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode == 1
+
+
+def pages_block(page: str, beginning: str) -> str:
+    (found,) = (block.text for block in blocks(ROOT / "docs" / page) if block.text.startswith(beginning))
+    return found
+
+
+def test_the_pod_of_the_page_runs_without_rights() -> None:
+    spec = yaml.safe_load(pages_block("deployment.md", "spec:"))["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert f"USER {spec['securityContext']['runAsUser']}" in (DEMO / "Dockerfile").read_text()
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+
+
+def test_the_unit_of_the_page_has_known_directives_only(tmp_path: Path) -> None:
+    unit = tmp_path / "orders.service"
+    unit.write_text(pages_block("deployment.md", "[Unit]").replace("/opt/orders/bin/python", sys.executable))
+    parser = configparser.ConfigParser(strict=True, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(unit.read_text())
+    service = parser["Service"]
+    assert service["Type"] == "exec"
+    assert service["RestartPreventExitStatus"] == "2"
+    name, _, path = service["LoadCredential"].partition(":")
+    assert path.startswith("/")
+    assert f'"file:/run/credentials/orders.service/{name}"' in unit.read_text()
+    analyze = shutil.which("systemd-analyze")
+    if analyze is not None:  # part of systemd, which containers lack
+        done = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
+        assert "orders.service" not in done.stderr, done.stderr
+
+
+def test_the_loggers_of_the_page_exist() -> None:
+    page = (ROOT / "docs" / "logs.md").read_text()
+    named = set(re.findall(r"^\| .*", page, re.MULTILINE))
+    loggers = {name for row in named for name in re.findall(r"`(kafkaprod[.\w]+)`", row.split("|")[1])}
+    assert len(loggers) > 10
+    paths = [path for pattern in ("*.py", "*.pyx") for path in (ROOT / "kafkaprod").rglob(pattern)]
+    sources = {path: path.read_text() for path in paths}
+    explicit = {name for text in sources.values() for name in re.findall(r'getLogger\("([\w.]+)"\)', text)}
+    by_module = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path, text in sources.items()
+        if "getLogger(__name__)" in text
+    }
+    for logger in loggers:
+        assert any(name == logger or name.startswith(f"{logger}.") for name in explicit | by_module), logger
 
 
 def test_the_program_of_the_demo_sends_shows_metrics_and_ends_by_sigterm() -> None:
