@@ -1,10 +1,4 @@
-"""A bound of the rate at which a program sends, for threads and coroutines that share it.
-
-limit = RateLimit(records_per_s=5000)
-for value in values:
-    limit.wait()
-    producer.send("orders", value)
-"""
+"""A bound of the rate at which a program sends, for threads and coroutines that share it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Each `sh` and `python` block of a page is run as it is printed, in order, in a new directory: shell blocks in one shell,
 Python blocks in one interpreter, one with tests by pytest. A page that starts no broker gets the README's. Only the
 address differs, unless --port is 9092, the data directory, and `pip install`, which is taken as done. Other blocks are
-not run; NOT_RUN says why. --bin names the directory with the commands, of a virtual environment for one.
+not run; NOT_RUN and RUN_BY say why. --bin names the directory with the commands, of a virtual environment for one.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ NOT_RUN = {
     "from django.db": "needs Django",
     '-df.write.format("kafka")': "shows a change",
 }
+
+# Pages whose blocks another program runs.
+RUN_BY = {"frameworks.md": "python -m tests.foreign.frameworks"}
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Said instead of looked for by the end of the output, which what a block leaves running in the background keeps open.
@@ -194,7 +197,7 @@ def follow(page: Path, directory: Path, commands: Path, port: int) -> str:
 def unexplained(pages: Sequence[Path]) -> Iterator[str]:
     """Blocks that are neither run nor named in NOT_RUN."""
     for page in pages:
-        for block in blocks(page):
+        for block in () if page.name in RUN_BY else blocks(page):
             if block.language not in ("sh", "python", "properties", "toml") and not any(
                 map(block.text.startswith, NOT_RUN)
             ):
