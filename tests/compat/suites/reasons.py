@@ -14,9 +14,6 @@ CONFLUENT_KAFKA = {
     "test_produce_batch_scalability_and_limits": "fails: timestamps in produce_batch() are sent, there refused",
     "test_produce_batch_api_compatibility": "does not apply: AvroProducer, removed upstream, is not offered",
     "test_core_callbacks_exception_different_types": "fails: error_cb comes within 0.1 s of a failure, there sooner",
-    "test_kafkaError_unknown_error": "fails: KafkaError is no exception here and cannot be raised",
-    "test_oauth_cb_failure": "does not apply: it tests a consumer",
-    "test_aio_oauth_cb_failure": "does not apply: it tests a consumer",
 }
 
 AIOKAFKA = {
@@ -32,7 +29,6 @@ AIOKAFKA = {
             "test_producer_context_manager",
             "test_producer_correct_time_returned",
             "test_producer_idempotence_configuration",
-            "test_producer_indempotence_no_duplicates",
             "test_producer_invalid_leader_retry_metadata",
             "test_producer_leader_change_preserves_order",
             "test_producer_notopic",
@@ -42,7 +38,6 @@ AIOKAFKA = {
             "test_producer_send_reenque_resets_waiters",
             "test_producer_send_timeout",
             "test_producer_sender_errors_propagate_to_producer",
-            "test_producer_start",
             "test_producer_transactional_aborting_previous_failure",
             "test_producer_transactional_cancel_txn_methods",
             "test_producer_transactional_raise_out_of_sequence",
