@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.pages.documentation import ROOT, blocks
@@ -134,12 +135,9 @@ def run(python: Path, program: str, arguments: tuple[str, ...]) -> Run:
 
 def differences(framework: Framework, before: Run, after: Run) -> list[str]:
     """Return what differs between two runs, in words."""
+    counts: list[Counter[Any]] = [Counter(one.records) for one in (before, after)]
     if framework.ids_differ:
-        counts = [
-            Counter((topic, headers) for topic, _, _, headers in one.records.elements()) for one in (before, after)
-        ]
-    else:
-        counts = [Counter(one.records) for one in (before, after)]
+        counts = [Counter((topic, headers) for topic, _, _, headers in one.elements()) for one in counts]
     return [
         f"{count} {what}: {record}"
         for what, rest in (("missing", counts[0] - counts[1]), ("too many", counts[1] - counts[0]))
