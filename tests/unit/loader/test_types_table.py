@@ -69,7 +69,7 @@ SAMPLES: Final = dict(_samples())
 
 def documented() -> dict[str, str]:
     """The table of the page: type -> text, or `refused`."""
-    section = PAGE.read_text().partition("### Every type")[2].partition("\n#")[0]
+    section = PAGE.read_text().partition("## Every type")[2].partition("\n#")[0]
     found = {}
     for names, text in re.findall(r"^\| (.+?) \| (?:`(.+)`|refused.*) \|$", section, re.MULTILINE):
         found.update(dict.fromkeys(names.split(", "), text or REFUSED))
