@@ -318,8 +318,8 @@ cdef class Block:
         # The state of the batch that is written to, in registers.
         cdef OpenBatch *o = &p.open
         cdef bint has_batch = o.batch is not NULL
-        cdef char *position = NULL
-        cdef char *end = NULL
+        cdef char *position = <char *>o     # without a batch: no room, at an address that can be counted from
+        cdef char *end = position
         cdef int64_t base_timestamp = 0
         cdef int64_t max_timestamp = 0
         cdef int32_t record_count = 0
