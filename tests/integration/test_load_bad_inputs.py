@@ -424,7 +424,7 @@ def test_a_manifest_is_in_the_state_directory_where_that_of_the_input_is_not_wri
 def test_a_part_of_a_pipe_that_must_be_read_again_stops_the_load_with_what_to_do(rig: LoadRig, tmp_path: Path) -> None:
     rig.create(2, max_message_bytes="20000")
     lines = [b"good", random.Random(1).randbytes(30_000).hex().encode(), b"good too"]
-    data = b"\n".join(lines)
+    data = b"\n".join(lines) + b"\n"
     arguments = ("-", "-p", "0", "-z", "zstd", "--on-error", "skip")  # compressed: its size is known to the broker only
     stopped = rig.run(*arguments, stdin=data)
     assert stopped.code == 1, stopped.err

@@ -100,7 +100,7 @@ def test_two_hundred_producers_leave_no_descriptor_and_no_thread(sink: Sink) -> 
         one(number)
     gc.collect()
     assert descriptor_count() == descriptors
-    assert thread_count() == threads
+    assert thread_count() <= threads  # one of an earlier test may end meanwhile
 
 
 def test_producers_that_never_reach_a_broker_leave_nothing_either() -> None:
