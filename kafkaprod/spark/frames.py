@@ -70,9 +70,32 @@ def foreach_batch(options: Mapping[str, Any] | None = None, /, **more: Any) -> C
     """Make a function for `writeStream.foreachBatch`: every output mode, Spark 3.5 and later.
 
     df.writeStream.foreachBatch(foreach_batch({"kafka.bootstrap.servers": "localhost:9092"}, topic="orders"))
+
+    Over Spark Connect tasks do not learn their stream and micro-batch: there `delivery=transactional` and
+    `dedup.headers` need a `write.id`, and each micro-batch is a write of its own by this name and its number.
     """
+    given = {**(options or {}), **{name.replace("_", "."): value for name, value in more.items()}}
 
     def write_batch(df: DataFrame, batch_id: int) -> None:
-        write(df, options, **more)
+        write(df, given if hasattr(df, "_jdf") else of_micro_batch(given, batch_id))
 
     return write_batch
+
+
+def of_micro_batch(options: Mapping[str, Any], batch_id: int) -> dict[str, Any]:
+    """Return options with which a micro-batch is a write of its own.
+
+    Raises:
+        ConfigError: There is no write.id, and tasks must know which write they belong to.
+    """
+    name = next((name for name in options if name.lower() == "write.id"), None)
+    if name is not None:
+        return {**options, name: f"{options[name]}-{batch_id}"}
+    parsed = parse_options(options)
+    if parsed.transactions is not None or parsed.is_deduplicable:
+        raise ConfigError(
+            "over Spark Connect foreach_batch() with delivery=transactional or dedup.headers=true needs the option "
+            "write.id, a name of the stream that stays the same when it is started again: its tasks do not learn which "
+            'stream and micro-batch they belong to. format("kafkaprod") of writeStream needs none'
+        )
+    return dict(options)

@@ -159,7 +159,7 @@ def _connect_stream(spark: SparkSession, servers: str, topic: str, rng: random.R
     expected = expected_values()
     (directory / "in" / "1.txt").write_bytes(b"\n".join(expected))
     df = fails_in_python(rng.randrange(0, BATCHES + 1))(spark.readStream.text(str(directory / "in")))
-    options = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "transactional"}
+    options = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "transactional", "write.id": topic}
     run_stream(df, directory / "checkpoint", options, by_batch=rng.random() < 0.5)
     return expected
 
