@@ -26,8 +26,8 @@ Goodput in MB/s of 1,000-byte values with keys that are sent as fast as the clie
 default options (franz-go without compression), over real TCP through a wire of the given rate and round trip to one
 sink; in brackets p50 and p99 from the call to the acknowledgement in seconds, which is the time in the client's buffer
 where more is sent than the link carries. Medians where a cell was measured more than once. Bold: the most in its row,
-or within 5 % of it. Rows of 1 Gbit/s depend on the processor: clients, wire and sink share its cores. At 250 ms and 100 Mbit/s or more the limit is
-what one connection's buffers hold ([Performance](performance.md)). {{failures}}
+or within 5 % of it. Rows of 1 Gbit/s depend on the processor: clients, wire and sink share its cores. At 250 ms and
+100 Mbit/s or more the limit is what one connection's buffers hold ([Performance](performance.md)). {{failures}}
 `python -m benchmarks.link --json RESULT` measures, `python -m benchmarks.link.table RESULT` writes this section.
 """
 
