@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
+from kafkaprod.text import address_text
+
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
 INT32_MAX: Final = 2**31 - 1
@@ -28,7 +30,7 @@ class Node(NamedTuple):
     @property
     def name(self) -> str:
         """Return the broker for messages: a bootstrap server's id is not known yet."""
-        place = f"{self.host}:{self.port}"
+        place = address_text(self.host, self.port)
         return f"bootstrap server {place}" if self.node_id < 0 else f"node {self.node_id} at {place}"
 
 

@@ -1,4 +1,4 @@
-"""Text for people: counts with their nouns, and foreign text that may be shown on a terminal."""
+"""Text for people: counts with their nouns, addresses, and foreign text that may be shown on a terminal."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     number = ord(character)
     return _SHORT.get(character) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
+
+
+def address_text(host: str, port: int) -> str:
+    """Return `host:port` as options take it: an IPv6 address has brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 MAX_PROTOCOL_TEXT_BYTES: Final = 32_767

@@ -21,6 +21,7 @@ from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
+from kafkaprod.text import address_text
 
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
@@ -116,12 +117,12 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         signal.signal(number, lambda *_: server.stop())
     host, port = next(iter(server.bound.values()))
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
-    print(f"listening on {host}:{port}, data in {config.data_dir}{fate}", flush=True)
+    print(f"listening on {address_text(host, port)}, data in {config.data_dir}{fate}", flush=True)
     for name, endpoint in server.bound.items() if config.listeners else ():
-        print(f"  {name}://{endpoint.host}:{endpoint.port}", flush=True)
-    address = f"{host}:{port}"
+        print(f"  {name}://{address_text(endpoint.host, endpoint.port)}", flush=True)
     print(
-        f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Try: kafkaprod topics list -b {address}",
+        f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Try: kafkaprod topics list "
+        f"-b {address_text(host, port)}",
         file=sys.stderr,
         flush=True,
     )

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Final
 
 from kafkaprod.config.kinds import Integer, MalformedError
+from kafkaprod.text import address_text
 from kafkaprod.threads import importing
 
 
@@ -66,8 +67,7 @@ class Addresses:
         return servers
 
     def show(self, value: tuple[tuple[str, int], ...]) -> str:
-        texts = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in value)
-        return repr(",".join(texts))
+        return repr(",".join(address_text(host, port) for host, port in value))
 
 
 def _parse_pair(item: object) -> tuple[str, int]:

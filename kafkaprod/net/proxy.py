@@ -19,6 +19,7 @@ from kafkaprod.errors import ConfigError, printable
 from kafkaprod.net.background import Offload
 from kafkaprod.net.transport import OS_DEFAULT, TcpTransport, Transport
 from kafkaprod.structs import Node
+from kafkaprod.text import address_text
 
 if TYPE_CHECKING:
     import ssl
@@ -143,7 +144,7 @@ def _read(url: Secret, opener: _Opener | None = None) -> tuple[Any, str, list[st
         options: dict[str, Any] = {} if scheme == "http" else {"rdns": True}
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         proxy = SyncProxy.from_url(text, forward=opener, **options)
-        return proxy, f"{scheme}://{host}:{port}", [password or "", login]
+        return proxy, f"{scheme}://{address_text(host, port)}", [password or "", login]
     except (ValueError, TypeError) as error:
         raise ConfigError(
             "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.messages.create_topics import (
@@ -191,3 +193,24 @@ def test_bad_options_are_reported_by_the_parent(tmp_path: Path) -> None:
         EmbeddedBroker(tmp_path / "data", flush_policy="sometimes").start()
     with pytest.raises(EmbeddedBrokerError, match="Topic name"):
         EmbeddedBroker(tmp_path / "data", topics={"no/name": 1}).start()
+
+
+def loopbacks() -> list[str]:
+    """The addresses of this machine alone, as listeners name them."""
+    found = ["127.0.0.1"]
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        found.append("[::1]")
+    return found
+
+
+@pytest.mark.parametrize("host", loopbacks())
+def test_listeners_have_the_same_addresses_after_a_restart(host: str) -> None:
+    with EmbeddedBroker(listeners=f"PLAINTEXT://{host}:0", topics={"orders": 1}) as broker:
+        before = broker.bootstrap_servers
+        assert before == broker.listeners["PLAINTEXT"]
+        for offset in (0, 1):
+            with Producer(bootstrap_servers=before) as producer:
+                assert producer.send("orders", b"x").result(20).offset == offset
+            broker.stop()
+            broker.start()
+            assert broker.bootstrap_servers == before

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
-from kafkaprod.text import counted, printable
+from kafkaprod.structs import Node
+from kafkaprod.text import address_text, counted, printable
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,12 @@ def test_counts_have_their_noun_and_separators(count: int, text: str) -> None:
 
 def test_a_plural_can_be_irregular() -> None:
     assert counted(2, "entry", "entries") == "2 entries"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("kafka", "kafka:1"), ("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("fe80::1%eth0", "[fe80::1%eth0]:1")],
+)
+def test_an_address_is_as_options_take_it(host: str, expected: str) -> None:
+    assert address_text(host, 1) == expected
+    assert Node(-1, host, 1).name == f"bootstrap server {expected}"

@@ -50,6 +50,7 @@ from kafkaprod.clock import Clock
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import TopicPartition
+from kafkaprod.text import address_text
 
 if TYPE_CHECKING:
     from kafkaprod.broker.metadata.image import ClusterImage
@@ -168,9 +169,12 @@ class Broker:
     def describe_options(self) -> dict[str, str]:
         """Return the broker's options under Kafka's names."""
         config = self.config
-        advertised = [f"{name}://{endpoint.host}:{endpoint.port}" for name, endpoint in self.endpoints.items()]
+        advertised = [
+            f"{name}://{address_text(endpoint.host, endpoint.port)}" for name, endpoint in self.endpoints.items()
+        ]
         bound = [
-            f"{listener.name}://{listener.host}:{self.bound_ports[listener.name]}" for listener in config.all_listeners
+            f"{listener.name}://{address_text(listener.host, self.bound_ports[listener.name])}"
+            for listener in config.all_listeners
         ]
         return {
             **broker_options.describe(config),

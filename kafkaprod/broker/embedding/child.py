@@ -42,6 +42,7 @@ from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.text import address_text
 
 _CONTROL_TIMEOUT_S = 30.0
 _ORPHAN_S = 1.0
@@ -69,7 +70,7 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     host, port = next(iter(server.bound.values()))
-    listeners = {name: f"{place.host}:{place.port}" for name, place in server.bound.items()}
+    listeners = {name: address_text(place.host, place.port) for name, place in server.bound.items()}
     lines.reply(number, {"host": host, "port": port, "listeners": listeners})
     is_orphan = threading.Event()
     obeying = threading.Thread(

@@ -30,6 +30,7 @@ from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary,
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import INT32_MAX
+from kafkaprod.text import address_text
 
 __all__ = ["EmbeddedBroker", "EmbeddedBrokerError"]
 
@@ -156,7 +157,7 @@ class EmbeddedBroker:
         _brokers.add(self)
 
     def __repr__(self) -> str:
-        where = f"at {self._host}:{self._port}" if self._host else "without an address"
+        where = f"at {address_text(self._host, self._port)}" if self._host else "without an address"
         return f"<EmbeddedBroker {where}, {'running' if self.is_running else 'not running'}>"
 
     @property
@@ -168,7 +169,7 @@ class EmbeddedBroker:
         """
         if not self._host:
             raise IllegalStateError("the embedded broker was not started, or is closed: it has no address")
-        return f"{self._host}:{self._port}"
+        return address_text(self._host, self._port)
 
     @property
     def is_running(self) -> bool:

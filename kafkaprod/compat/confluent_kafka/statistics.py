@@ -13,6 +13,7 @@ from kafkaprod.compat.confluent_kafka.options import NOWHERE, Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 from kafkaprod.errors import KafkaError
 from kafkaprod.structs import Node, RecordMetadata
+from kafkaprod.text import address_text
 from kafkaprod.threads import apart, make_thread
 
 DESCRIPTION_S: Final = 10.0  # longest wait, on a thread of its own, for the brokers' addresses
@@ -109,9 +110,9 @@ class Statistics:
         for node_id, values in sorted(found.items()):
             node = self._nodes.get(node_id)
             if node is not None:
-                place = f"{node.host}:{node.port}"
+                place = address_text(node.host, node.port)
             elif -len(servers) <= node_id < 0:
-                place = "{}:{}".format(*servers[-node_id - 1])
+                place = address_text(*servers[-node_id - 1])
             else:
                 place = "unknown:0"
             name = f"{place}/{node_id if node_id >= 0 else 'bootstrap'}"
