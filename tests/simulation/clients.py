@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from kafkaprod.broker.calls.file_records import is_stand_in
 from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.list_offsets import LATEST
@@ -141,40 +142,55 @@ class SimulatedConsumer:
     def _poll(self) -> None:
         for broker in self.brokers.values():
             if broker.process.is_up:
-                for key in self.offsets:
-                    self._fetch(broker, key)
-                    self._find_end(broker, key)
+                self._fetch(broker)
+                self._find_ends(broker)
         self.world.in_process(self.process, 20, self._poll)
 
-    def _fetch(self, broker: BrokerNode, key: PartitionKey) -> None:
-        wanted = FetchPartition(
-            partition=key[1], fetch_offset=self.offsets[key], partition_max_bytes=1 << 20, current_leader_epoch=-1
-        )
-        request = FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic_id=key[0], partitions=[wanted])])
-        outcome = _ask(broker, request, 17)
-        (answer,) = outcome.response.responses[0].partitions
-        if answer.error_code:
-            return
-        data = outcome.ranges[0].read() if outcome.ranges else bytes(answer.records or b"")
-        if not data:
-            return
+    def _fetch(self, broker: BrokerNode) -> None:
+        topics = [
+            FetchTopic(
+                topic_id=key[0],
+                partitions=[
+                    FetchPartition(
+                        partition=key[1], fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
+                    )
+                ],
+            )
+            for key, offset in self.offsets.items()
+        ]
+        outcome = _ask(broker, FetchRequest(max_bytes=64 << 20, topics=topics), 17)
+        ranges = iter(outcome.ranges)
+        for key, topic in zip(self.offsets, outcome.response.responses, strict=True):
+            (answer,) = topic.partitions
+            assert (topic.topic_id, answer.partition_index) == key
+            is_range = answer.records is not None and is_stand_in(answer.records)
+            data = next(ranges).read() if is_range else bytes(answer.records or b"")
+            if data and not answer.error_code:
+                self._take(key, data, answer.high_watermark)
+
+    def _take(self, key: PartitionKey, data: bytes, high_watermark: int) -> None:
         found = SimulatedSlice.of(data)
-        self.checker.fetched(key, found.first_offset + len(found.values), answer.high_watermark)
+        self.checker.fetched(key, found.first_offset + len(found.values), high_watermark)
         for offset, value in enumerate(found.values, found.first_offset):
             self.checker.read(key, offset, value)
             self.offsets[key] = offset + 1
 
-    def _find_end(self, broker: BrokerNode, key: PartitionKey) -> None:
-        """Ask where the partition ends, as consumers without an offset do."""
-        topic = broker.follower.image.topics.get(key[0])
-        if topic is None:
+    def _find_ends(self, broker: BrokerNode) -> None:
+        """Ask where the partitions end, as consumers without an offset do."""
+        known = [(key, broker.follower.image.topics.get(key[0])) for key in self.offsets]
+        wanted = [(key, topic.name) for key, topic in known if topic is not None]
+        if not wanted:
             return
-        wanted = ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic.name, partitions=[wanted])])
-        outcome = _ask(broker, request, 7)
-        (answer,) = outcome.topics[0].partitions
-        if not answer.error_code:
-            self.checker.found_end(key, answer.leader_epoch, answer.offset)
+        topics = [
+            ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)])
+            for key, name in wanted
+        ]
+        outcome = _ask(broker, ListOffsetsRequest(topics=topics), 7)
+        for (key, name), topic in zip(wanted, outcome.topics, strict=True):
+            (answer,) = topic.partitions
+            assert (topic.name, answer.partition_index) == (name, key[1])
+            if not answer.error_code:
+                self.checker.found_end(key, answer.leader_epoch, answer.offset)
 
 
 def _ask(broker: BrokerNode, request: Request, version: int) -> Any:
