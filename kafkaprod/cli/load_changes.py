@@ -30,6 +30,10 @@ def _as_list(value: Any) -> str:
     return ",".join(value)
 
 
+def _as_numbers(value: Any) -> str:
+    return ",".join(map(str, value))
+
+
 def _as_byte(value: Any) -> str:
     return repr(chr(value))
 
@@ -65,6 +69,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("elements", "--elements", _as_text),
     ("forms", "what is written in another form since version 0.1", _as_list),
     ("folder_columns", "columns of folders' names", _as_list),
+    ("table_versions", "--table-version", _as_numbers),
     ("partition", "--partition", _as_text),
     ("engine", "--engine", _as_text),
 )

@@ -84,9 +84,11 @@ def earlier_manifest(
         _refuse_to_begin(manifest, file, again, len(inputs), client=client)
         return None
     if manifest.inputs != inputs:
+        version = manifest.options.get("table_versions")
+        remedy = f"--table-version {version[0]} to continue, or " if version and len(version) == 1 else ""
         raise LoadRefusedError(
             f"the input is not what it was when {file.path} was written: {_difference(manifest, inputs)}. Use "
-            "--restart to load it from the beginning"
+            f"{remedy}--restart to load it from the beginning"
         )
     if manifest.is_done and any(source.pipe is not None for source in sources):
         raise LoadRefusedError(

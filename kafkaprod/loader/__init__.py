@@ -8,7 +8,7 @@ progress               how a load advances: a bar on a terminal, lines elsewhere
 transactional          runs a load in transactions: rows and position are committed together
 load                   runs a load from beginning to end
 inputs                 finds the inputs of a load, and recognizes what they are
-folders                folders as tables: their columns, and tables with a log, which are refused
+folders                folders as tables: their columns
 transactional_attempt  sends the rows of a transactional load, transaction by transaction
 attempt                one attempt of a load: read on from the manifest's position, send, move the manifest
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
@@ -34,7 +34,8 @@ json_documents         cuts JSON documents, finds the array that a field has
 spread                 counts records by partition and by size
 text                   lines and JSON lines, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
-paths                  finds the files that names, patterns and directories stand for
+paths                  finds the files that names, patterns and directories stand for; refuses tables with a log
+delta_tables           the files of one version of a Delta table
 manifest_file          finds, reads, replaces and locks the file of a manifest
 rows                   a block of rows between a reader and the producer
 parquet_footer         compares what a Parquet footer says twice

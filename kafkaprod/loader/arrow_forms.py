@@ -205,8 +205,7 @@ def with_folder_columns(batch: pa.RecordBatch, columns: FolderColumns, plan: Row
         is_shown = plan.value in (JSON, AVRO) and (plan.columns is None or name in plan.columns)
         if not is_shown and name not in plan.fields:
             continue
-        kind = pa.int64() if isinstance(value, int) else pa.string()
-        array = pa.repeat(pa.scalar(value, kind), batch.num_rows)
+        array = pa.repeat(pa.scalar(value, pa.string() if value is None else None), batch.num_rows)
         place = batch.schema.get_field_index(name)
         names, arrays = list(batch.schema.names), list(batch.columns)
         if place < 0:

@@ -62,12 +62,12 @@ def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Sou
     """Return the inputs with integers in the columns whose values all are some; others stay text.
 
     Args:
-        sources: The inputs, with columns of texts.
+        sources: The inputs, with columns of texts; those of Delta tables have types already.
         texts: Columns that stay text.
     """
     values: dict[str, list[int | str | None]] = {}
     for source in sources:
-        for name, value in source.folder_columns:
+        for name, value in source.folder_columns if source.table_version is None else ():
             values.setdefault(name, []).append(value)
     numbers = {
         name
@@ -84,7 +84,7 @@ def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Sou
                 for name, value in source.folder_columns
             ),
         )
-        if source.folder_columns
+        if source.folder_columns and source.table_version is None
         else source
         for source in sources
     ]

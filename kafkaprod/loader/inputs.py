@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kafkaprod.loader.delta_tables import delta_files, is_delta_table
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.folders import check_same_columns, folder_columns, typed_columns
 from kafkaprod.loader.opening import open_source, zip_members
@@ -108,6 +109,7 @@ def find_sources(
     compression: str | None = None,
     encoding: str | None = None,
     text_columns: Collection[str] = (),
+    table_version: int | None = None,
 ) -> list[Source]:
     """Find the inputs that names, globs and directories stand for, in order. Pipes are opened.
 
@@ -117,15 +119,20 @@ def find_sources(
         compression: Their compression; None: recognized by the first bytes.
         encoding: The encoding of all their texts; None: UTF-8.
         text_columns: Columns of folders' names that are text, whatever their values.
+        table_version: The version of Delta tables to read; None: the newest.
 
     Raises:
-        LoadRefusedError: Nothing matches, a format cannot be recognized, or a pipe is named twice.
+        LoadRefusedError: Nothing matches, a format cannot be recognized, a pipe is named twice, or a Delta table cannot
+            be read as files.
         OSError: A file cannot be read.
     """
     options = InputOptions(format_name, compression, encoding)
     sources: list[Source] = []
     pipes: set[tuple[int, int]] = set()
     for name in names:
+        if is_delta_table(name):
+            sources += _sources_of_delta_table(name, options, table_version)
+            continue
         found: list[Source] = []
         for path, below in find_paths([name]):
             if is_pipe_name(path):
@@ -144,6 +151,12 @@ def find_sources(
     if not sources:
         raise LoadRefusedError(f"no input: there is no file in {', '.join(names)}")
     return typed_columns(sources, text_columns)
+
+
+def _sources_of_delta_table(name: str, options: InputOptions, version: int | None) -> Iterator[Source]:
+    for path, columns, found in delta_files(name, version):
+        for source in _sources_at(path, options):
+            yield replace(source, folder_columns=columns, table_version=found)
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from kafkaprod.loader import manifest_file
+from kafkaprod.loader.delta_tables import LOG, is_delta_table
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.pipes import STDIN
 from kafkaprod.text import counted
 
 # The folders in which tables keep their logs.
 _LOGS: Final = {
-    "_delta_log": "a Delta table: read its current version with deltalake, duckdb or polars",
+    LOG: "a Delta table: name this folder itself, or read it with deltalake",
     ".hoodie": "a Hudi table: read its current snapshot with a library for Hudi",
     "_spark_metadata": "the output of a Spark stream, which lists its committed files in _spark_metadata: read it with "
     "a library that knows this list",
@@ -41,8 +42,15 @@ class Listing:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Self:
-        """Return what is there now. Raises as `find_paths`."""
-        lists = tuple(name for name in names if name != STDIN and (os.path.isdir(name) or not os.path.lexists(name)))
+        """Return what is there now. Raises as `find_paths`.
+
+        A Delta table is left out: a load has one version of it, and what comes meanwhile is another's.
+        """
+        lists = tuple(
+            name
+            for name in names
+            if name != STDIN and not is_delta_table(name) and (os.path.isdir(name) or not os.path.lexists(name))
+        )
         return cls(lists, frozenset(path for path, _ in find_paths(lists)))
 
     def with_files(self, paths: Iterable[str]) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from kafkaprod.loader.encodings import UTF8
 from kafkaprod.loader.errors import LoadError
@@ -12,7 +12,8 @@ from kafkaprod.loader.pipes import STDIN, Pipe
 
 BINARY_FORMATS: Final = ("parquet", "arrow", "orc", "avro")
 
-FolderColumns = tuple[tuple[str, int | str | None], ...]
+# Values are int, str or None where folders' names have them; those of a Delta table have the column's type.
+FolderColumns = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Source:
         encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
         folder_columns: Name and value of the columns that its folders are named for: `year=2024`.
+        table_version: The version of the Delta table that it is a file of; None: of none.
     """
 
     path: str
@@ -38,6 +40,7 @@ class Source:
     inode: tuple[int, int] | None = field(default=None, compare=False, repr=False)
     pipe: Pipe | None = field(default=None, compare=False, repr=False)
     folder_columns: FolderColumns = ()
+    table_version: int | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:

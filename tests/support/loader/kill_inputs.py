@@ -9,10 +9,11 @@ import json
 import os
 import random
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote
 
 import fastavro
 import lz4.frame
@@ -170,12 +171,14 @@ class KillInput:
         files: Its files in the order of the load.
         more: Other arguments that it needs.
         is_pipe: It comes through stdin.
+        table: The folder of the Delta table that it is.
     """
 
     names: list[str]
     files: list[InputFile]
     more: list[str] = field(default_factory=list)
     is_pipe: bool = False
+    table: Path | None = None
 
     @property
     def rows(self) -> list[bytes]:
@@ -193,9 +196,11 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may
         rng: Chooses.
         may_be_pipe: It may come through stdin.
     """
-    kind = rng.choice(("file", "file", "folder", "days", *(["stdin"] if may_be_pipe else [])))
+    kind = rng.choice(("file", "file", "folder", "days", "delta", *(["stdin"] if may_be_pipe else [])))
     if kind == "days":
         return _days(directory / name, name, count, rng)
+    if kind == "delta":
+        return _delta_table(directory / name, name, count, rng)
     if kind == "folder":
         folder = directory / name
         folder.mkdir()
@@ -224,6 +229,43 @@ def _days(root: Path, name: str, count: int, rng: random.Random) -> KillInput:
     return KillInput([str(root)], files)
 
 
+def _delta_table(root: Path, name: str, count: int, rng: random.Random) -> KillInput:
+    """A Delta table; beside its files are one that its second version took out and one that was never committed."""
+    files = []
+    for day in range(DAYS):
+        folder = root / f"day={day}" / "shop=a%20b"
+        folder.mkdir(parents=True)
+        files.append(_new_file(folder / "0.parquet", f"{name}-{day}", max(count // DAYS, 1), rng, root))
+        files[-1].ending = b',"day":%d,"shop":"a b"' % day
+    gone, lost = files[0].path.with_name("1.parquet"), files[0].path.with_name("2.parquet")
+    for path in (gone, lost):
+        files[0].write(files[0].foreign(100), path)
+    columns = [("id", "string"), ("pad", "string"), ("day", "integer"), ("shop", "string")]
+    fields = [{"name": each, "type": kind, "nullable": True, "metadata": {}} for each, kind in columns]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    metadata = {"id": name, "format": {"provider": "parquet", "options": {}}, "partitionColumns": ["day", "shop"]}
+    metadata |= {"schemaString": schema, "configuration": {}}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    _commit(root, 0, [{"protocol": protocol}, {"metaData": metadata}, _added(root, gone)])
+    removed = {"path": _added(root, gone)["add"]["path"], "dataChange": True, "deletionTimestamp": 1}
+    _commit(root, 1, [{"remove": removed}, *(_added(root, file.path) for file in files)])
+    return KillInput([str(root)], files, table=root)
+
+
+def _added(root: Path, path: Path) -> dict[str, dict[str, Any]]:
+    values = {"day": path.parts[-3].partition("=")[2], "shop": "a b"}
+    name = quote(str(path.relative_to(root)))
+    size = path.stat().st_size
+    return {"add": {"path": name, "partitionValues": values, "size": size, "modificationTime": 0, "dataChange": True}}
+
+
+def _commit(root: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> Path:
+    log = root / "_delta_log" / f"{version:020}.json"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return log
+
+
 def _new_file(path: Path, name: str, count: int, rng: random.Random, root: Path | None = None) -> InputFile:
     file = InputFile(path, _rows(name, count, rng), root)
     file.write(file.rows)
@@ -247,6 +289,9 @@ def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str,
     if len(of.files) > 1:
         kinds += ["another file", "a file less"]
     kind = rng.choice(kinds)
+    if kind == "another file" and of.table is not None:
+        log = _commit(of.table, 2, [_added(of.table, file.path.with_name("2.parquet"))])
+        return "another version", log.unlink
     if kind == "another file":
         new = file.path.with_name("9.jsonl")
         new.write_bytes(_lines(file.foreign(100)))

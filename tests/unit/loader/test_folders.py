@@ -86,7 +86,7 @@ def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "kind"),
     [
-        ("_delta_log/0.json", "a Delta table"),
+        ("sub/_delta_log/0.json", "a Delta table"),
         (".hoodie/hoodie.properties", "a Hudi table"),
         ("metadata/v1.metadata.json", "an Iceberg table"),
         ("_spark_metadata/0", "the output of a Spark stream"),
@@ -94,7 +94,7 @@ def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
 )
 def test_a_table_with_a_log_is_named_and_refused(tmp_path: Path, log: str, kind: str) -> None:
     put(tmp_path / "data" / "a.parquet")
-    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).parent.mkdir(parents=True)
     (tmp_path / log).touch()
     with pytest.raises(LoadRefusedError, match=f"is {kind}"):
         find_sources([str(tmp_path)])
