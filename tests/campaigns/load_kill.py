@@ -30,7 +30,7 @@ from typing import Final
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.kafka.cluster import KafkaCluster
-from tests.support.loader.kill_inputs import KillInput, new_input
+from tests.support.loader.kill_inputs import KINDS, KillInput, new_input
 from tests.support.loader.killed_load import MANIFEST, NOTHING, TRANSACTIONS, KilledLoad, Servers, Tally, compare
 from tests.support.loader.load_rig import LoadRig
 
@@ -134,6 +134,7 @@ def kill_loads(
     kills: int,
     *,
     seed: int,
+    kinds: Sequence[str] = KINDS,
     row_count: int = 50_000,
     longest_s: float = 0.6,
     has_rate: bool = False,
@@ -148,6 +149,7 @@ def kill_loads(
         mode: One of MODES.
         kills: How many.
         seed: Of everything random but the scheduling of processes.
+        kinds: Of inputs, to choose from.
         row_count: Rows of an input.
         longest_s: The latest instant of a kill, after the first sign of progress.
         has_rate: Loads have a --rate, so that blocks are parted.
@@ -157,7 +159,7 @@ def kill_loads(
     rng, tally, began_s = random.Random(seed), Tally(), time.monotonic()
     while tally.kills < kills and time.monotonic() - began_s < limit_s:
         with tempfile.TemporaryDirectory(dir=directory) as own:
-            kill_once(servers, Path(own), mode, rng, tally, row_count, longest_s, has_rate, has_deaths)
+            kill_once(servers, Path(own), mode, rng, tally, kinds, row_count, longest_s, has_rate, has_deaths)
         print(tally, flush=True)
         if not tally.is_good:
             break
@@ -170,6 +172,7 @@ def kill_once(
     mode: str,
     rng: random.Random,
     tally: Tally,
+    kinds: Sequence[str],
     row_count: int,
     longest_s: float,
     has_rate: bool,
@@ -182,9 +185,9 @@ def kill_once(
     has_keys = rng.random() < 0.5
     arguments = [*(["--key", "id"] if has_keys else []), *(["--rate", str(row_count)] if has_rate else [])]
     keeps = TRANSACTIONS if mode == TWO_INPUTS else mode
-    inputs = [new_input(directory, "a", row_count, rng)]
+    inputs = [new_input(directory, "a", row_count, rng, kinds=kinds)]
     if mode == TWO_INPUTS:  # of two pipes the second one has no --resume, since nobody can tell it from the first
-        inputs.append(new_input(directory, "b", row_count, rng, may_be_pipe=not inputs[0].is_pipe))
+        inputs.append(new_input(directory, "b", row_count, rng, kinds=kinds, may_be_pipe=not inputs[0].is_pipe))
     loads = []
     for each in inputs:
         load = KilledLoad(
@@ -221,6 +224,7 @@ def main() -> int:
     )
     parser.add_argument("--mode", choices=MODES, default=MANIFEST)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--input", action="append", choices=sorted({*KINDS}), help="only inputs of this kind")
     parser.add_argument("--broker", choices=("embedded", "cluster", "kafka"), default="embedded")
     parser.add_argument("--rows", type=int, default=50_000, help="of an input")
     parser.add_argument(
@@ -240,6 +244,7 @@ def main() -> int:
             options.mode,
             options.kills,
             seed=options.seed,
+            kinds=options.input or KINDS,
             row_count=options.rows,
             longest_s=options.longest_s,
             has_rate=options.rate,

@@ -118,6 +118,8 @@ ONE_FILE: Final = (
 FOLDER: Final = ("csv", "csv.gz", "jsonl", "jsonl.lz4", "jsonl.bz2", "jsonl.zst", "parquet", "arrow", "avro")
 TABLES: Final = ("csv", "csv.gz", "parquet", "arrow", "orc", "avro")  # whose rows have the columns of folders
 DAYS: Final = 3
+STDIN: Final = "stdin"
+KINDS: Final = ("file", "file", "folder", "days", "delta", STDIN)
 
 
 @dataclass
@@ -186,7 +188,15 @@ class KillInput:
         return [row for file in self.files for row in file.records]
 
 
-def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may_be_pipe: bool = True) -> KillInput:
+def new_input(
+    directory: Path,
+    name: str,
+    count: int,
+    rng: random.Random,
+    *,
+    kinds: Sequence[str] = KINDS,
+    may_be_pipe: bool = True,
+) -> KillInput:
     """Write an input of a random kind: one file, a folder, or a file for stdin.
 
     Args:
@@ -194,9 +204,10 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may
         name: In the ids of rows, and in the names of files.
         count: Of its rows.
         rng: Chooses.
+        kinds: Of which.
         may_be_pipe: It may come through stdin.
     """
-    kind = rng.choice(("file", "file", "folder", "days", "delta", *(["stdin"] if may_be_pipe else [])))
+    kind = rng.choice([each for each in kinds if may_be_pipe or each != STDIN])
     if kind == "days":
         return _days(directory / name, name, count, rng)
     if kind == "delta":
@@ -207,7 +218,7 @@ def new_input(directory: Path, name: str, count: int, rng: random.Random, *, may
         each = max(count // len(FOLDER), 1)
         files = [_new_file(folder / f"{i}.{form}", f"{name}-{i}", each, rng) for i, form in enumerate(FOLDER)]
         return KillInput([str(folder)], files)
-    if kind == "stdin":
+    if kind == STDIN:
         file = _new_file(directory / f"{name}.{rng.choice(('jsonl', 'jsonl.gz', 'jsonl.zst'))}", name, count, rng)
         return KillInput(["-"], [file], ["--format", "jsonl"], is_pipe=True)
     file = _new_file(directory / f"{name}.{rng.choice(ONE_FILE)}", name, count, rng)
