@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
@@ -203,7 +204,8 @@ def _load_in_transactions(
         done_at = committed.done_at if committed is not None and committed.is_begun else None
         _show_resumed(progress, f"transactional id {transactional_id!r}", done_at)
     sink = make_sink(options.on_error, None, "", None, progress)
-    job = Job(sources, reading, settings, sink, progress, None, LoadReport(options.topic))
+    report = LoadReport(options.topic, retention_ms=settings.retention_ms)
+    job = Job(sources, reading, settings, sink, progress, None, report)
     load = TransactionalLoad(job, client, transactional_id, resumes=options.resume, restarts=options.restart)
     return _work(options, load, load.run, sources, sink, progress, can_resume=True)
 
@@ -246,6 +248,8 @@ def _work(
         print(
             f"kafkaprod load: --key {options.key}: no row has such a key, all keys are null or empty", file=sys.stderr
         )
+    if expired := load.report.expired(time.time_ns() // 1_000_000):
+        print(f"kafkaprod load: {expired}", file=sys.stderr)
     _show_report(options, load.report, sources)
     return SOME_BAD_ROWS if load.report.bad_in_all else 0
 

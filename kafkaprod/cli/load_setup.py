@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
@@ -240,6 +240,15 @@ def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> N
         create_topic(client, topic, partitions)
 
 
+def _retention_ms(topic: Mapping[str, str | None]) -> int | None:
+    """Return how long a topic with these options keeps records by the timestamps that a load gives them."""
+    is_by_age = "delete" in (topic.get("cleanup.policy") or "")
+    if not is_by_age or topic.get("message.timestamp.type") == "LogAppendTime":
+        return None
+    kept_ms = int(topic.get("retention.ms") or -1)
+    return None if kept_ms < 0 else kept_ms
+
+
 def load_options(
     client: ClusterClient,
     options: argparse.Namespace,
@@ -283,4 +292,5 @@ def load_options(
         expected=expected_of(options),
         listing=listing,
         known_files=tuple(filter(None, [dead_letter_file(options)])),
+        retention_ms=_retention_ms(topic),
     )

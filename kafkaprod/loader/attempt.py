@@ -68,6 +68,7 @@ class LoadOptions:
         expected: What the whole input has.
         listing: The files that folders and patterns had.
         known_files: Absolute paths of other files of the load that may be there.
+        retention_ms: How long the topic keeps records by their timestamps; None: for ever, or not known.
     """
 
     topic: str
@@ -82,6 +83,7 @@ class LoadOptions:
     expected: Expected = field(default_factory=Expected)
     listing: Listing = field(default_factory=Listing)
     known_files: tuple[str, ...] = ()
+    retention_ms: int | None = None
 
     def check_end(self, row_count: int) -> None:
         """Compare the whole input, of which so many rows were read, with what it should be and what it was.
@@ -211,8 +213,7 @@ class Attempt:
             block, partitions = block.select(keep), partitions[keep]
         elif block.is_tail:
             self._end_within_row(turn)
-        if block.row_count and not self._report.has_keys:
-            self._report.has_keys = block.has_keys()
+        self._report.note(block)
         rows = np.zeros(self._manifest.partition_count, dtype=np.int64)
         count_partitions(partitions.data, rows.data)
         if self._skip.any():

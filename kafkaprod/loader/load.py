@@ -71,7 +71,8 @@ class Load:
         self._manifest = manifest
         self._before: bytes | None = None  # the file of a load before this one
         self.has_sent = manifest is not None  # whether a row may be in the log
-        self.report = LoadReport(options.topic, manifest=None if manifest_file is None else str(manifest_file.path))
+        path = None if manifest_file is None else str(manifest_file.path)
+        self.report = LoadReport(options.topic, manifest=path, retention_ms=options.retention_ms)
         self._job = Job(sources, reading, options, sink, progress, manifest_file, self.report)
 
     def run(self) -> LoadReport:

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
+from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.spread import Spread
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.text import counted, printable
 
 SHARES: Final = (0.5, 0.95, 0.99, 0.999)
+_DAY_MS: Final = 24 * 60 * 60 * 1000
 SCHEMA_VERSION: Final = 1  # of to_dict()
 
 
@@ -32,6 +36,8 @@ class LoadReport:
         has_keys: Whether a row had a key; None: no row was read.
         manifest: Path of the manifest; None: there is none.
         spread: How the records that this run brought are spread; None: they are not counted.
+        retention_ms: How long the topic keeps records by their timestamps; None: for ever, or not known.
+        oldest_ms: The least timestamp that a row brought; None: rows have the time of sending.
     """
 
     topic: str
@@ -47,6 +53,29 @@ class LoadReport:
     has_keys: bool | None = None
     manifest: str | None = None
     spread: Spread | None = None
+    retention_ms: int | None = None
+    oldest_ms: int | None = None
+
+    def note(self, block: RowBlock) -> None:
+        """Keep of rows that are sent whether they have keys, and how old they are."""
+        if not block.row_count:
+            return
+        self.has_keys = self.has_keys or block.has_keys()
+        if block.timestamps is not None:
+            oldest_ms = int(block.timestamps.min())
+            self.oldest_ms = oldest_ms if self.oldest_ms is None else min(self.oldest_ms, oldest_ms)
+
+    def expired(self, now_ms: int) -> str:
+        """Return what to say of rows that the topic does not keep; empty where there is none."""
+        if self.retention_ms is None or self.oldest_ms is None or self.oldest_ms >= now_ms - self.retention_ms:
+            return ""
+        oldest = np.datetime64(self.oldest_ms, "ms").astype("datetime64[s]")
+        days = self.retention_ms / _DAY_MS
+        return (
+            f"the oldest timestamp is {oldest}, and topic {self.topic!r} keeps records for {days:,.3g} days by their "
+            "timestamps (retention.ms): brokers may delete such rows within minutes. Raise retention.ms, and load them "
+            "again"
+        )
 
     def take(self, histograms: Mapping[Stage, LatencyHistogram], retry_count: int) -> None:
         """Keep the percentiles and the retries of a producer that is about to be closed."""

@@ -171,8 +171,7 @@ class TransactionalAttempt:
         if is_stopped:
             keep = (block.numbers < bad[0].row) & (not block.is_tail)
             block, partitions = block.select(keep), partitions[keep]
-        if block.row_count and not self._job.report.has_keys:
-            self._job.report.has_keys = block.has_keys()
+        self._job.report.note(block)
         if bad or block.row_count:
             self._begin()
         for row in () if is_stopped else bad:

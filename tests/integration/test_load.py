@@ -9,6 +9,7 @@ import json
 import random
 import shlex
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,29 @@ def test_one_column_can_be_the_value_and_another_the_time(rig: LoadRig, tmp_path
     (records,) = rig.read().values()
     assert [record.value for record in records] == [b"\x00\xff", None]
     assert [record.timestamp for record in records] == [1_700_000_000_123, 1_700_000_001_000]
+
+
+@pytest.mark.parametrize(
+    ("at", "options", "is_warned"),
+    [
+        (1_700_000_000_000, {"retention_ms": "604800000"}, True),
+        (1_700_000_000_000, {"retention_ms": "-1"}, False),
+        (1_700_000_000_000, {"cleanup_policy": "compact"}, False),
+        (1_700_000_000_000, {"message_timestamp_type": "LogAppendTime"}, False),
+        (int(time.time() * 1000), {"retention_ms": "604800000"}, False),
+    ],
+)
+def test_rows_that_the_topic_will_not_keep_are_named(
+    rig: LoadRig, tmp_path: Path, at: int, options: dict[str, str], is_warned: bool
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(f'{{"at":{at},"k":1}}\n{{"at":{int(time.time() * 1000)},"k":1}}\n')
+    rig.create(1, **options)
+    done = rig.run(str(path), "--timestamp", "at", "--key", "k")
+    assert done.code == 0
+    warning = "the oldest timestamp is 2023-11-14T22:13:20, and topic"
+    assert (warning in done.err) == is_warned
+    assert ("keeps records for 7 days by their timestamps" in done.err) == is_warned
 
 
 def test_rows_of_csv_can_be_forwarded_raw_with_a_key(rig: LoadRig, tmp_path: Path) -> None:
