@@ -301,7 +301,7 @@ def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str,
         kinds += ["another file", "a file less"]
     kind = rng.choice(kinds)
     if kind == "another file" and of.table is not None:
-        log = _commit(of.table, 2, [_added(of.table, file.path.with_name("2.parquet"))])
+        log = _commit(of.table, 2, [_added(of.table, of.files[0].path.with_name("2.parquet"))])
         return "another version", log.unlink
     if kind == "another file":
         new = file.path.with_name("9.jsonl")
