@@ -27,7 +27,8 @@ default options (franz-go without compression), over real TCP through a wire of 
 sink; in brackets p50 and p99 from the call to the acknowledgement in seconds, which is the time in the client's buffer
 where more is sent than the link carries. Medians where a cell was measured more than once. Bold: the most in its row,
 or within 5 % of it. Rows of 1 Gbit/s depend on the processor: clients, wire and sink share its cores. At 250 ms and
-100 Mbit/s or more the limit is what one connection's buffers hold ([Performance](performance.md)). {{failures}}
+100 Mbit/s or more the limit is what one connection's buffers hold ([Performance](performance.md)). A zero without
+times: the first request, which has up to 1 MB a partition, had not arrived when the run ended. {{failures}}
 `python -m benchmarks.link --json RESULT` measures, `python -m benchmarks.link.table RESULT` writes this section.
 """
 
@@ -70,6 +71,8 @@ def _row(place: Place, runs: Mapping[str, Run], clients: Sequence[str]) -> str:
 
 
 def _text(run: Run, best: float) -> str:
+    if run["p50_ms"] < 0:
+        return "0"
     goodput = f"{run['mb_s']:.2f}" if run["mb_s"] < 100 else f"{run['mb_s']:.0f}"
     if run["mb_s"] >= _NEAR * best:
         goodput = f"**{goodput}**"
@@ -81,9 +84,10 @@ def _about(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "; ".join(f"{client} {version}" for client, version in sorted(versions.items())) + "."
     for result in results:
         about = result["machine"]
+        rates = ", ".join(f"{rate:g}" for rate in sorted({run["cell"]["mbit_s"] for run in result["runs"]}))
         yield (
-            f"{result['date']}: {about['processor']}, {about['cores']} cores, Linux {about['kernel']}, load "
-            f"{about['load_average']:.0f} while it ran; {result['seconds']:g} s a run (five times that at 1 Mbit/s)."
+            f"{result['date']}, {rates} Mbit/s: {about['processor']}, {about['cores']} cores, Linux {about['kernel']}, "
+            f"load {about['load_average']:.0f} while it ran; {result['seconds']:g} s a run (five times that at 1 Mbit/s)."
         )
 
 

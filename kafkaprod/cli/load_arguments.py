@@ -45,8 +45,8 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     add("--elements", default="", metavar="FIELD", help="rows are the elements of the array that this field of a JSON "
         "object has: features")  # fmt: skip
     add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
-    add("--columns", metavar="A,B,...", help="names of CSV columns where the first line does not have "
-        "them; of Parquet, Arrow, ORC and Avro, the columns to write")  # fmt: skip
+    add("--columns", metavar="A,B,...", help="the columns of a table to write; of CSV whose first "
+        "line has no such names, the names of all columns")  # fmt: skip
     add(
         "--column-type",
         action="append",

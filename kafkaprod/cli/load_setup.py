@@ -168,6 +168,13 @@ def check_report(options: argparse.Namespace) -> None:
     directory = os.path.dirname(os.path.abspath(options.report))
     if not os.access(directory, os.W_OK) or os.path.isdir(options.report):
         raise ConfigError(f"--report {options.report} cannot be written: is {directory} a directory of yours?")
+    directory = os.path.realpath(directory)
+    for name in filter(os.path.isdir, options.files):
+        folder = os.path.realpath(name)
+        if os.path.commonpath([folder, directory]) == folder:
+            raise ConfigError(
+                f"--report {options.report} would be a file of the next load of {name}: name another place"
+            )
 
 
 def make_sink(

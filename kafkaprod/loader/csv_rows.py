@@ -93,16 +93,24 @@ class CsvReader:
         """Read blocks from a row on that begins at `offset`."""
         if not self._is_raw:
             import_pyarrow("CSV")
-        start, separator = find_head(self._source, text_start(self._source), self._options.skip_lines)
-        if separator is not None and not self._options.is_separator_given:
-            self._options = replace(self._options, separator=separator, is_separator_given=True)
-        start = self._learn(start)
+        start = self._begin()
         lines = LineCounter(self._source)
         for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
             block = self._raw_block(rows, row) if self._is_raw else self._parsed(rows, row)
             yield replace(block, line_of=partial(lines.line_of, rows, row), is_tail=piece.is_tail)
             row += rows.row_count
+
+    def chooses_columns(self) -> bool:
+        """Return whether the names that were given are some of those in the first row. Raises LoadError, OSError."""
+        self._begin()
+        return self._plan.columns is not None
+
+    def _begin(self) -> int:
+        start, separator = find_head(self._source, text_start(self._source), self._options.skip_lines)
+        if separator is not None and not self._options.is_separator_given:
+            self._options = replace(self._options, separator=separator, is_separator_given=True)
+        return self._learn(start)
 
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
         return pieces(self._source, offset, self._split, self._plan.max_row_bytes, fills=fills)
@@ -125,20 +133,40 @@ class CsvReader:
         """Find column names and types in the first piece; return where the first row begins."""
         infers = self._options.infers_types and not self._is_raw
         for piece in self._pieces(start, fills=infers):
-            header, at = Cut(b"", 0, 0), 0
-            while self._names is None and at < piece.used:
-                header = self._split(piece.text[at : piece.used], True, 1)
-                at += header.used
-                if header.row_count and np.frombuffer(header.views, dtype=np.int32)[0]:  # no blank line
-                    break
-            else:
-                if self._names is None:
-                    continue
+            header, at = self._first_row(piece)
+            if self._options.names is not None and not self._has_names(header, piece.text[at - header.used : at]):
+                header, at = Cut(b"", 0, 0), 0  # it is a row
+            elif not header.row_count:
+                continue
             if not self._is_raw:
                 self._take_names(header, piece.text[at - header.used : piece.used])
                 self._take_types(piece.text[at : piece.used])
             return piece.start + at
         return start
+
+    def _first_row(self, piece: Piece) -> tuple[Cut, int]:
+        """Return the first row of a piece that is no blank line, and where it ends; one without rows: there is none."""
+        at = 0
+        while at < piece.used:
+            row = self._split(piece.text[at : piece.used], True, 1)
+            at += row.used
+            if row.row_count and np.frombuffer(row.views, dtype=np.int32)[0]:
+                return row, at
+        return Cut(b"", 0, 0), at
+
+    def _has_names(self, header: Cut, text: memoryview) -> bool:
+        """Return whether the first row has all the names that were given: then they choose among its columns."""
+        if self._is_raw or not header.row_count or header.malformed:
+            return False
+        try:
+            names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
+        except LoadRefusedError:
+            return False
+        if not set(self._options.names or ()) <= set(names):
+            return False
+        self._names = None
+        self._plan = replace(self._plan, columns=tuple(self._options.names or ()))
+        return True
 
     def _take_names(self, header: Cut, text: memoryview) -> None:
         if self._names is None:

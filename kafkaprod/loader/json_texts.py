@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from kafkaprod._core.text.row_splitter import split_elements
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.json_documents import check_rest_of_object, find_elements, split_documents
 from kafkaprod.loader.lines import LineCounter
 from kafkaprod.loader.opening import open_source
@@ -29,7 +29,7 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int, field: str 
         field: The file is an object, and this field of it has the array; empty: it is the array.
     """
     if offset == 0:
-        offset = _elements_start(source, plan, field) if field else _array_start(source)
+        offset = _elements_start(source, plan, field) if field else array_start(source)
 
     def split(text: Text, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
@@ -61,7 +61,8 @@ def _elements_start(source: Source, plan: RowPlan, field: str) -> int:
         return find_elements(stream, source, field, plan.max_row_bytes)
 
 
-def _array_start(source: Source) -> int:
+def array_start(source: Source) -> int:
+    """Return where the first element of an array begins. Raises LoadRefusedError for another text, LoadError, OSError."""
     text_start(source)  # is it UTF-8?
     room = memoryview(bytearray(room_for(source, 0)))
     filled = 0
@@ -74,7 +75,7 @@ def _array_start(source: Source) -> int:
             if text:
                 break
     if filled:
-        raise LoadError(f"{source.name} is not a JSON array. {_advice(text)}")
+        raise LoadRefusedError(f"{source.name} is not a JSON array. {_advice(text)}")
     raise LoadError(f"{source.name} is cut off: it is empty, and not even an empty JSON array")
 
 
@@ -92,4 +93,7 @@ def _advice(text: bytes) -> str:
             f"It is one object: --elements {arrays[0]} sends the elements of its array, --format documents the whole "
             "as a record"
         )
-    return "Its first line is a whole document: if each line is, say --format jsonl"
+    return (
+        "Its first line is a whole document: if each line is, say --format jsonl; --format documents sends each "
+        "document, however many lines it has"
+    )

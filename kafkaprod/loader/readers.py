@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.errors import LoadError, LoadRefusedError, missing_package
-from kafkaprod.loader.json_texts import read_array, read_documents
+from kafkaprod.loader.json_texts import array_start, read_array, read_documents
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import BINARY_FORMATS, Source
 from kafkaprod.loader.text import read_lines, text_start
@@ -34,7 +34,7 @@ class ReadOptions:
         quote: Around fields of CSV; None: nowhere.
         column_types: The types of columns; others are text in CSV, and what they are in the file elsewhere.
         infer_types: Other CSV columns may be numbers or bools, by their first values.
-        column_names: The column names of CSV without a first line of names; of other tables, those to write.
+        column_names: The columns of tables to write; of CSV whose first row does not have them, the names of all.
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
         skip_lines: Lines above the column names of CSV, or its first row, that are left out.
         comment: Begins lines of CSV that are left out; empty: there are none.
@@ -87,11 +87,25 @@ def check_columns(source: Source, options: ReadOptions) -> set[str]:
         OSError: The input cannot be read.
     """
     plan = _plan_of(source, options)
+    if source.format == "json":
+        _check_array(source, options)
     if source.format not in BINARY_FORMATS:
         return _changed_texts(source, options, plan) if source.format in ("csv", "tsv") else set()
     from kafkaprod.loader.arrow_files import check_columns as check
 
     return check(source, plan)
+
+
+def _check_array(source: Source, options: ReadOptions) -> None:
+    """Refuse a file of JSON that is no array before a topic is made for it."""
+    if source.pipe is not None or options.elements:
+        return
+    try:
+        array_start(source)
+    except LoadRefusedError:
+        raise
+    except LoadError:  # whoever reads it says so, behind the rows of the inputs before it
+        return
 
 
 def _changed_texts(source: Source, options: ReadOptions, plan: RowPlan) -> set[str]:
@@ -103,11 +117,19 @@ def _changed_texts(source: Source, options: ReadOptions, plan: RowPlan) -> set[s
 
     try:
         separator = find_head(source, text_start(source), options.skip_lines)[1]
+        if options.column_names is not None and _chooses_columns(source, options, plan):
+            found.add("columns by the names in the first line")
     except LoadRefusedError:
         raise
     except LoadError:  # whoever reads it says so, behind the rows of the inputs before it
         return found
     return found if separator is None else found | {"sep= line"}
+
+
+def _chooses_columns(source: Source, options: ReadOptions, plan: RowPlan) -> bool:
+    from kafkaprod.loader.csv_rows import CsvReader
+
+    return CsvReader(source, plan, csv_options(source, options)).chooses_columns()
 
 
 def _plan_of(source: Source, options: ReadOptions) -> RowPlan:

@@ -84,7 +84,7 @@ STOPPED = [
 # What is refused before anything is sent: the arguments do not fit the input.
 REFUSED = {
     *("missing.csv", "missing.parquet", "lines.txt", "raw.parquet", "what.bin", "semicolon.csv", "wide.csv"),
-    *("twice.csv", "cut.zip"),
+    *("twice.csv", "cut.zip", "object.json"),
 }
 
 
@@ -514,3 +514,13 @@ def test_what_cannot_be_read_at_all_makes_no_topic(
     assert done.code == 2
     assert re.search(message, done.err)
     assert rig.topic not in run_here(["topics", "list", "-b", rig.bootstrap]).out.split()
+
+
+def test_an_object_is_refused_before_a_topic_is_made(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "one.json"
+    path.write_text('{"a": {"b": 1}}')
+    done = rig.run(str(path), "--create-topic", "1")
+    assert done.code == 2
+    assert "is not a JSON array" in done.err
+    assert "--format documents" in done.err
+    assert rig.run(str(path), "--format", "documents").code == 1  # the topic was not made

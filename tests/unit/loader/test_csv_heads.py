@@ -10,7 +10,7 @@ import pytest
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, check_columns
-from kafkaprod.tables.row_plan import RowPlan
+from kafkaprod.tables.row_plan import RowPlan, Template
 from tests.support.loader.reading import values_of
 
 
@@ -47,6 +47,30 @@ def test_column_names_that_are_empty_or_double_are_refused_with_the_way_out(tmp_
     with pytest.raises(LoadRefusedError, match=r"two columns '': .* --columns A,B,.*--skip-lines 1"):
         read(tmp_path / "a.csv", ",,x\n1,2,3\n")
     assert read(tmp_path / "b.csv", ",\n1,2\n", column_names=["a", "b"], skip_lines=1) == ROW
+
+
+def test_names_of_the_first_line_choose_among_its_columns(tmp_path: Path) -> None:
+    text = '\n\nid,"na""me",z\n1,2,3\n'
+    path = tmp_path / "a.csv"
+    assert read(path, text, column_names=["z", "id"]) == [b'{"z":"3","id":"1"}']
+    assert read(path, text, column_names=['na"me'], infer_types=True) == [b'{"na\\"me":2}']
+    assert read(path, text, column_names=["id", 'na"me', "z"]) == [b'{"id":"1","na\\"me":"2","z":"3"}']
+    assert read(path, "sep=;\nid;z\n1;2\n", column_names=["z"]) == [b'{"z":"2"}']
+    key = ReadOptions(RowPlan("", key=Template.of_column("id")), column_names=["z"])
+    path.write_text("id,z\n1,3\n")
+    assert values_of(path, key) == [b'{"z":"3"}']
+
+
+def test_a_first_row_without_the_names_is_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    assert read(path, "a,2\n1,2\n", column_names=["a", "b"]) == [b'{"a":"a","b":"2"}', *ROW]
+    assert read(path, "a,a\n1,2\n", column_names=["a", "b"]) == [b'{"a":"a","b":"a"}', *ROW]
+    assert read(path, "b,a\n1,2\n", column_names=["a", "b"]) == [b'{"a":"2","b":"1"}']
+    for text, is_chosen in (("a,b\n1,2\n", True), ("1,2\n", False)):
+        path.write_text(text)
+        (source,) = find_sources([str(path)])
+        found = check_columns(source, ReadOptions(RowPlan(""), column_names=["a", "b"]))
+        assert ("columns by the names in the first line" in found) == is_chosen
 
 
 @pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "\ufeffsep=;"])
