@@ -92,7 +92,7 @@ class Sending:
         room_bytes = 0
         can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
         if path is not None:
-            self._drain.limit_path(node_id, path.most_batch_bytes())
+            self._drain.limit_path(node_id, path.most_batch_bytes(), path.answered_ms >= 0)
         if not can_send:
             self._states.on_blocked(node_id, now_ms)
             if path is not None:

@@ -71,9 +71,16 @@ MUTANTS = [
     Mutant(
         "the estimated compression ratio never falls",
         "_core/requests/batch_compressor.pyx",
-        "self.ratio = max(self.ratio - 0.005, observed)",
+        "ratio[0] = max(ratio[0] - 0.005, observed)",
         "pass",
         ("tests/unit/_core/requests/test_drain.py",),
+    ),
+    Mutant(
+        "all codecs of a producer have one compression ratio",
+        "_core/requests/drain.pyx",
+        "and estimated_size(b, ratios[p.codec]) > room",
+        "and estimated_size(b, ratios[0]) > room",
+        ("tests/unit/_core/queues/test_topic_batching.py",),
     ),
     Mutant(
         "murmur2 leaves out the last three bytes",

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kafkaprod._core.queues.backlog cimport Backlog
-from kafkaprod._core.queues.batch cimport Batch, Partition
+from kafkaprod._core.queues.batch cimport Batch, Batching, Partition
 from kafkaprod._core.queues.buffer_pool cimport BufferPool
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
@@ -23,18 +23,18 @@ cdef class Accumulator:
     cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`
     cdef object completion_factory
     cdef object wakeup
-    cdef Py_ssize_t batch_size              # a batch is sendable from here on
-    cdef Py_ssize_t max_batch_size          # and grows up to here, until the sender takes it
+    cdef Batching defaults                  # of topics that `topic_batching` does not name
+    # topic -> (batch_size, max_batch_size, linger_ms, index of the codec, whether that compresses), or None
+    cdef public object topic_batching
     cdef Py_ssize_t max_record_bytes
     cdef public list failed_batches         # (topic, partition, error, had a sequence) of each; None: not collected
     cdef public bint ignore_keys            # partitioner_ignore_keys
-    cdef bint sums_records                  # records are summed when they are written: nothing compresses them later
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef bint is_abandoned                  # in a forked child: locks may be held for ever
     cdef int awaited_events                 # what wakes the sleeping sender; load32, store32
     cdef Backlog backlog                    # all batches that are not DONE, and the gate to them
 
-    cdef Py_ssize_t most_batch(self, const Partition *p) noexcept nogil
+    cdef int set_sending(self, int64_t linger_us, bint sums_records) except -1
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     int *events) noexcept nogil
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,

@@ -14,6 +14,7 @@ class Accumulator:
     topics: dict[str, TopicQueues]
     ignore_keys: bool
     seed: int
+    topic_batching: Callable[[str], tuple[int, int, int, int, bool] | None] | None
     def __new__(
         cls,
         pool: BufferPool,

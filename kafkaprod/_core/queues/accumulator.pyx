@@ -32,6 +32,7 @@ from kafkaprod._core.queues.batch cimport (
     batch_release_memory,
     batch_sum,
     delta_between,
+    most_batch,
     prefetch_ahead,
     prefetch_hinted,
     publish_batch,
@@ -73,6 +74,7 @@ from kafkaprod._core.records.record_view cimport (
     BATCH_FULL,
     EVENT_BATCH_FULL,
     EVENT_NEW_BATCH,
+    EVENT_SHORT_LINGER,
     NODE_EXHAUSTED,
     OUT_OF_MEMORY,
     POOL_EXHAUSTED,
@@ -104,8 +106,9 @@ cdef class Accumulator:
         self.topic_list = []
         self._all_topics = ()
         self._idle_topics = {}
-        self.batch_size = max(batch_size, 1)
-        self.max_batch_size = max(self.batch_size, 0 if max_batch_size is None else max_batch_size)
+        self.defaults.batch_size = max(batch_size, 1)
+        self.defaults.max_batch_size = max(self.defaults.batch_size, 0 if max_batch_size is None else max_batch_size)
+        self.defaults.new_batch_events = EVENT_NEW_BATCH
         self.max_record_bytes = min(max_record_bytes, pool.capacity - 256)
         self.completion_factory = completion_factory
         self.wakeup = wakeup
@@ -135,6 +138,7 @@ cdef class Accumulator:
         is_new = topic is None
         if is_new:
             topic = make_topic_queues(name, <int32_t>len(self.topic_list))
+            _choose_batching(self, topic)
         topic.update(leaders, [-1] * len(leaders) if epochs is None else epochs, topic_id, self.seed,
                      self.pool)
         if is_new:
@@ -164,14 +168,13 @@ cdef class Accumulator:
         """
         return [name for name in self._idle_topics if self.take_used(name)]
 
-    cdef Py_ssize_t most_batch(self, const Partition *p) noexcept nogil:
-        """Bytes that a batch of the partition, whose lock the caller holds, may grow to while it waits to be taken."""
-        cdef Py_ssize_t most = self.max_batch_size
-        if 0 < p.path_most < most:
-            most = p.path_most
-        if 0 < p.topic_most < most:
-            most = p.topic_most
-        return most
+    cdef int set_sending(self, int64_t linger_us, bint sums_records) except -1:
+        """Take what the drain knows: how long batches linger, and whether anything compresses them."""
+        cdef TopicQueues topic
+        self.defaults.linger_us, self.defaults.sums_records = linger_us, sums_records
+        for topic in self.topic_list:
+            topic.batching.linger_us, topic.batching.sums_records = linger_us, sums_records
+        return 0
 
     cdef AppendStatus append_locked(self, Partition *p, const RecordView *r, int64_t now_ms, int64_t ticket,
                                     int *events) noexcept nogil:
@@ -184,16 +187,17 @@ cdef class Accumulator:
         cdef Batch *b = o.batch
         cdef Py_ssize_t body
         cdef AppendStatus status
+        cdef int64_t now_us
         cdef bint was_full
         if b is not NULL:
             if batch_append(o, r) > 0:
                 return APPENDED
             body = record_body_size(r, delta_between(r.timestamp, o.base_timestamp), o.record_count)
-            if self.sums_records and o.position - b.last.data >= SUM_FROM:
+            if p.batching.sums_records and o.position - b.last.data >= SUM_FROM:
                 batch_sum(b, o.position, True)
             was_full = b.is_full
             status = batch_extend(
-                b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, self.most_batch(p), ticket
+                b, self.pool, uvarint_size(<unsigned long long>body << 1) + body, most_batch(p), ticket
             )
             if status == APPENDED:
                 batch_append(o, r)
@@ -207,12 +211,12 @@ cdef class Accumulator:
             batch_move(b, CLOSED)
             p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
-        b = batch_open(self.pool, p, r, min(self.batch_size, self.most_batch(p)), ticket, &status)
+        b = batch_open(self.pool, p, r, min(p.batching.batch_size, most_batch(p)), ticket, &status)
         if b is NULL:
             return status
-        b.created_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()
-        b.created_ms = b.created_us // 1000
-        b.last_attempt_ms = b.created_ms
+        now_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()
+        b.linger_end_us = now_us + p.batching.linger_us
+        b.created_ms = b.last_attempt_ms = now_us // 1000
         if not backlog_add(&self.backlog, b):
             o.batch = NULL
             batch_release_memory(b, self.pool)
@@ -226,7 +230,7 @@ cdef class Accumulator:
         store32(&p.queue_length, p.queue_length + 1)
         p.incomplete_count += 1
         batch_append(o, r)
-        events[0] |= EVENT_NEW_BATCH
+        events[0] |= p.batching.new_batch_events
         return APPENDED
 
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,
@@ -244,7 +248,7 @@ cdef class Accumulator:
             if current != load32(&topic.sticky._current):
                 mutex_unlock(&p.lock)           # switched while we waited for the lock
                 continue
-            if must_leave(p, r, self.batch_size):
+            if must_leave(p, r, topic.batching.batch_size):
                 leave_sticky(topic.sticky, p, r, events)
                 mutex_unlock(&p.lock)
                 continue
@@ -441,8 +445,25 @@ cdef class Accumulator:
         fence()     # the scan comes after it; see tell_sender()
 
     def let_new_batches_linger(self):
-        """Called before a sleep of at most linger_ms: only a full batch wakes the sender."""
-        store32(&self.awaited_events, EVENT_BATCH_FULL)
+        """Called before a sleep of at most linger_ms: only a full batch, or one that lingers less, wakes the sender."""
+        store32(&self.awaited_events, EVENT_BATCH_FULL | EVENT_SHORT_LINGER)
+
+
+cdef int _choose_batching(Accumulator accumulator, TopicQueues topic) except -1:
+    """Say how the topic's batches are made, before it has partitions."""
+    topic.batching = accumulator.defaults
+    given = None if accumulator.topic_batching is None else accumulator.topic_batching(topic.name)
+    if given is None:
+        return 0
+    batch_size, max_batch_size, linger_ms, codec, compresses = given
+    topic.batching.batch_size = max(<Py_ssize_t>batch_size, 1)
+    topic.batching.max_batch_size = max(<Py_ssize_t>max_batch_size, topic.batching.batch_size)
+    topic.batching.linger_us = <int64_t>linger_ms * 1000
+    topic.batching.codec = codec
+    topic.batching.sums_records = not compresses
+    if topic.batching.linger_us < accumulator.defaults.linger_us:
+        topic.batching.new_batch_events |= EVENT_SHORT_LINGER
+    return 0
 
 
 def memory_holders(Accumulator accumulator not None, int limit=5):

@@ -83,7 +83,7 @@ cdef struct Batch:
     int64_t rank                # index of its first record in the batch it was split from: order among equal serials
     int64_t backoff_ms          # not before last_attempt_ms + this, unless the leader changed
     int64_t created_ms
-    int64_t created_us          # linger is counted from here: a millisecond is a large part of it
+    int64_t linger_end_us       # when it has lingered long enough: a millisecond is a large part of that
     int64_t last_attempt_ms
     int64_t sent_ms
     int32_t attempts
@@ -100,6 +100,16 @@ cdef struct Batch:
     PyObject *error             # exception object of a FAILED batch
     PyObject *record_errors     # dict of the records that the broker named, or NULL
     PyObject *children          # list of (first index, BatchResult) of a SPLIT batch
+
+
+cdef struct Batching:
+    # How the batches of one topic are made: see Accumulator.topic_batching. Constant once the topic has partitions.
+    Py_ssize_t batch_size       # a batch is sendable from here on
+    Py_ssize_t max_batch_size   # and grows up to here, until the sender takes it
+    int64_t linger_us
+    int new_batch_events        # what a new batch is to the sender
+    uint8_t codec               # which of the producer's codecs compresses them; 0: its first
+    bint sums_records           # records are summed when they are written: nothing compresses them later
 
 
 cdef struct OpenBatch:
@@ -125,6 +135,7 @@ cdef struct Partition:
     Batch *tail                 # the only one that may be OPEN
     int incomplete_count        # batches not DONE, queued or sent
     int8_t first_class          # of slabs, for the next batch's first one: what its last batch would have needed
+    uint8_t codec               # as in `batching`; constant. Here, the drain finds it where it looks anyway
     Batch *first_outstanding
     int64_t last_ordinal
     Batch *last_outstanding
@@ -147,6 +158,7 @@ cdef struct Partition:
     # constant
     int32_t index
     int32_t topic_index
+    const Batching *batching    # its topic's
     # guarded by lock: bytes of a batch that the topic's brokers take, as their refusals taught; 0: not known
     int32_t topic_most
     # guarded by the appender's partitioner state, see partitioner.pxd
@@ -183,6 +195,16 @@ cdef char *batch_copy(char *target, const Batch *b) noexcept nogil
 cdef list batch_records(Batch *b)
 cdef int batch_set_compressed(Batch *b, bytes blob, int codec_id) except -1
 cdef Py_ssize_t batch_sealed_size(const Batch *b) noexcept nogil
+
+
+cdef inline Py_ssize_t most_batch(const Partition *p) noexcept nogil:
+    """Bytes that a batch of the partition, whose lock the caller holds, may grow to while it waits to be taken."""
+    cdef Py_ssize_t most = p.batching.max_batch_size
+    if 0 < p.path_most < most:
+        most = p.path_most
+    if 0 < p.topic_most < most:
+        most = p.topic_most
+    return most
 
 
 cdef inline void remember(Hint *hint, const OpenBatch *o) noexcept nogil:

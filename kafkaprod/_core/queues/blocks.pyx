@@ -325,7 +325,7 @@ cdef class Block:
         cdef int32_t record_count = 0
         cdef int32_t first_index = 0
         cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
-        cdef int64_t sticky_limit = 2 * self.accumulator.batch_size     # see must_leave()
+        cdef int64_t sticky_limit = 2 * self.topic.batching.batch_size     # see must_leave()
         if runs_reserve(&self._runs) != 0:
             return OUT_OF_MEMORY
         if is_scattered:
@@ -372,7 +372,7 @@ cdef class Block:
                 refused = r                 # the view itself must not escape
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
-                    if must_leave(p, &refused, self.accumulator.batch_size):
+                    if must_leave(p, &refused, self.topic.batching.batch_size):
                         break
                 if runs_reserve(&self._runs) != 0:
                     status = OUT_OF_MEMORY
@@ -412,7 +412,7 @@ cdef class Block:
                 partition %= self._partition_count
             p = self._partition_array[partition]
             mutex_lock(&p.lock)
-            if not must_leave(p, &r, self.accumulator.batch_size):
+            if not must_leave(p, &r, self.topic.batching.batch_size):
                 return partition
             leave_sticky(self.topic.sticky, p, &r, events)
             mutex_unlock(&p.lock)
@@ -427,7 +427,7 @@ cdef class Block:
         cdef OpenBatch *o = &self._partition_array[partition].open
         if record_count == first_index:
             return
-        if self.accumulator.sums_records and position - o.position >= SUM_FROM:
+        if self.topic.batching.sums_records and position - o.position >= SUM_FROM:
             batch_sum(o.batch, position, False)
         store_address(&o.position, position)
         o.max_timestamp, o.record_count = max_timestamp, record_count

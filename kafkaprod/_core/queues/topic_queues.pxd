@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t
 
 from kafkaprod._core.machine.lock cimport observe_i32
-from kafkaprod._core.queues.batch cimport Hint, Partition
+from kafkaprod._core.queues.batch cimport Batching, Hint, Partition
 from kafkaprod._core.queues.buffer_pool cimport BufferPool
 from kafkaprod._core.queues.partitioner cimport StickyPartitioner
 from kafkaprod._core.records.murmur2 cimport FastModulo
@@ -22,6 +22,7 @@ cdef class TopicQueues:
     cdef tuple _leaders                     # with a critical section on this object
     cdef readonly int32_t index             # position in Accumulator.topic_list
     cdef int32_t _partition_count           # records choose among these; published behind the arrays
+    cdef Batching batching                  # set before the first partition; they point to it
     cdef FastModulo modulo                  # by partition_count; read with the GIL
     cdef int32_t allocated_count            # including those that a re-created topic no longer has
     cdef Partition **partitions

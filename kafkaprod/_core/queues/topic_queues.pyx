@@ -124,6 +124,8 @@ cdef class TopicQueues:
             p = <Partition *>(fresh + <size_t>(i - self.allocated_count) * stride)
             p.index = i
             p.topic_index = self.index
+            p.batching = &self.batching
+            p.codec = self.batching.codec
             p.leader = -1
             p.leader_epoch = -1
             p.account = account

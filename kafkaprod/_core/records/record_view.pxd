@@ -37,3 +37,4 @@ cdef enum:
     # What an append did besides writing; bits.
     EVENT_NEW_BATCH = 1
     EVENT_BATCH_FULL = 2
+    EVENT_SHORT_LINGER = 4      # a new batch that lingers less than the producer's others

@@ -8,12 +8,12 @@ from kafkaprod._core.requests.produce_request cimport ProduceRequest
 
 cdef class BatchCompressor:
     cdef Accumulator accumulator
-    cdef object codec
+    cdef tuple codecs                       # by Partition.codec; None: as they are
     cdef object workers
-    cdef double ratio                       # compressed / raw size, estimated over all topics
+    cdef double *ratios                     # compressed / raw size by codec, estimated over all its topics
 
     cdef int run(self, ProduceRequest request) except -1
-    cdef list _compress_all(self, list sections)
+    cdef list _compress_all(self, list pairs)
     cdef int _drop_failed(self, ProduceRequest request) except -1
     cdef void _learn_ratio(self, const Batch *b) noexcept
 

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Self, final
 
@@ -6,4 +7,6 @@ from kafkaprod.compression import Codec
 
 @final
 class BatchCompressor:
-    def __new__(cls, accumulator: Accumulator, codec: Codec, workers: Executor | None = None) -> Self: ...
+    def __new__(
+        cls, accumulator: Accumulator, codecs: Sequence[Codec | None], workers: Executor | None = None
+    ) -> Self: ...

@@ -38,7 +38,7 @@ cdef class Drain:
     cdef bint _leaves_more                  # what the drain in progress takes is not all
     cdef dict _nodes
     cdef bint _hurries                      # a thread waits for what ready() saw
-    cdef dict _path_limits                  # node id -> bytes of a batch; see limit_path()
+    cdef dict _path_limits                  # node id -> bytes of a batch, and whether they were measured: limit_path()
     cdef int32_t _first_limit               # of a node that limit_path() has not named
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
@@ -46,9 +46,8 @@ cdef class Drain:
     cdef bint _is_unnamed(self, const Partition *p) noexcept nogil
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil
     cdef bint _node_ready(self, NodeQueues node, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil
-    cdef void _limit_node(self, NodeQueues node, int32_t most_bytes) noexcept nogil
     cdef void _take_all(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, ProduceRequest request) noexcept nogil
-    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, const double *ratios, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil
     cdef int _find_waiting(self, NodeQueues node, set topics) except -1
     cdef void _take_head(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil

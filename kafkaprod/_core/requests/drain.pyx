@@ -50,6 +50,9 @@ cdef enum:
     # so much early, and has then waited for its linger and not longer.
     LINGER_SLACK_US = 150
 
+cdef double[1] AS_THEY_ARE
+AS_THEY_ARE[0] = 1.0
+
 
 @cython.final
 cdef class NodeQueues:
@@ -97,24 +100,28 @@ cdef class Drain:
     """Selection for one producer.
 
     Args:
-        linger_ms: How long a batch that is not full may wait.
+        linger_ms: How long a batch that is not full may wait, but for topics of other batching.
         max_request_bytes: Most bytes of batches in one request, unless a single batch is larger.
         is_idempotent: Number the batches; nothing goes out until set_producer().
         mutes: Keep one batch in flight per partition (max_in_flight_requests_per_connection == 1).
         codec: A compression.Codec, or None.
+        topic_codecs: More of them; those of topics whose `Accumulator.topic_batching` names them, counted from 1.
         workers: An object with Executor.map, to compress several batches at a time; None: one after the other.
         first_limit: Bytes that a batch may grow to until limit_path() names its node; 0: as far as any.
     """
 
     def __cinit__(self, Accumulator accumulator not None, int64_t linger_ms=5, Py_ssize_t max_request_bytes=1048576,
-                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None, int32_t first_limit=0):
+                  bint is_idempotent=False, bint mutes=False, codec=None, workers=None, int32_t first_limit=0,
+                  topic_codecs=()):
         self.accumulator = accumulator
         self.linger_ms = linger_ms
         self.max_request_bytes = max_request_bytes
         self.is_idempotent = is_idempotent
         self.mutes = mutes
-        accumulator.sums_records = codec is None
-        self.compressor = None if codec is None else BatchCompressor(accumulator, codec, workers)
+        accumulator.set_sending(linger_ms * 1000, codec is None)
+        codecs = (codec, *topic_codecs)
+        if any(each is not None for each in codecs):
+            self.compressor = BatchCompressor(accumulator, codecs, workers)
         self.producer_id = -1
         self.producer_epoch = -1
         self.transaction = NOT_TRANSACTIONAL
@@ -200,24 +207,22 @@ cdef class Drain:
                 node.start = (<NodeQueues>old).start % node.partition_count
         self._nodes = nodes
         for node in nodes.values():
-            self._limit_node(node, self._path_limits.get(node.node_id, self._first_limit))
+            most_bytes, is_measured = self._path_limits.get(node.node_id, (self._first_limit, False))
+            _limit_node(node, most_bytes, is_measured)
 
-    def limit_path(self, int32_t node_id, int32_t most_bytes):
-        """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: as far as any."""
+    def limit_path(self, int32_t node_id, int32_t most_bytes, bint is_measured=True):
+        """Let batches for a node grow to `most_bytes`, which the way to it carries in time; 0: as far as any.
+
+        Args: is_measured: whether answers have shown that; until then a topic with a larger batch_size keeps it.
+        """
         cdef NodeQueues node = self._nodes.get(node_id)
-        if self._path_limits.get(node_id, self._first_limit) == most_bytes:
+        limit = (most_bytes, is_measured)
+        if self._path_limits.get(node_id) == limit:
             return
-        self._path_limits[node_id] = most_bytes
+        self._path_limits[node_id] = limit
         if node is not None:
             with nogil:
-                self._limit_node(node, most_bytes)
-
-    cdef void _limit_node(self, NodeQueues node, int32_t most_bytes) noexcept nogil:
-        cdef Py_ssize_t i
-        for i in range(node.partition_count):
-            mutex_lock(&node.partitions[i].lock)
-            node.partitions[i].path_most = most_bytes
-            mutex_unlock(&node.partitions[i].lock)
+                _limit_node(node, most_bytes, is_measured)
 
     def ready(self, int64_t now_us, bint hurry=False):
         """Look at the head of every queue.
@@ -332,7 +337,7 @@ cdef class Drain:
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil:
         cdef int64_t wait
         if self._may_go(p, b, now_us // 1000):
-            wait = b.created_us + self.linger_ms * 1000 - LINGER_SLACK_US - now_us
+            wait = b.linger_end_us - LINGER_SLACK_US - now_us
             if hurry or b.next is not NULL or b.state != OPEN or b.is_full or wait <= 0:
                 return True
         else:
@@ -369,21 +374,21 @@ cdef class Drain:
         """Fill the request, sealed if there is nothing to compress; without memory for it batches stay in their queues."""
         cdef Py_ssize_t looked_at = 0
         cdef bint compresses = self.compressor is not None
-        cdef double ratio = self.compressor.ratio if compresses else 1.0
+        cdef const double *ratios = self.compressor.ratios if compresses else AS_THEY_ARE
         cdef Batch *b
         self._leaves_more = False
         while looked_at < node.partition_count and request.reserve():
-            b = self._take(node, now_ms, room, ratio, request.batch_count == 0, &looked_at)
+            b = self._take(node, now_ms, room, ratios, request.batch_count == 0, &looked_at)
             if b is NULL:
                 break
-            room -= estimated_size(b, ratio)
+            room -= estimated_size(b, ratios[b.partition.codec])
             request.add(b)
             if not compresses:
                 request.seal(request.batch_count - 1)
         request.leaves_more = self._leaves_more
         request.arrange()
 
-    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, double ratio, bint is_first,
+    cdef Batch *_take(self, NodeQueues node, int64_t now_ms, Py_ssize_t room, const double *ratios, bint is_first,
                       Py_ssize_t *looked_at) noexcept nogil:
         """Take the next batch of the round out of its queue; NULL at the end of the round or of the room."""
         cdef Partition *p
@@ -398,7 +403,7 @@ cdef class Drain:
                 b = p.head
                 if b is not NULL and not self._may_go(p, b, now_ms):
                     b = NULL
-                if b is not NULL and not is_first and estimated_size(b, ratio) > room:
+                if b is not NULL and not is_first and estimated_size(b, ratios[p.codec]) > room:
                     mutex_unlock(&p.lock)
                     self._leaves_more = True
                     looked_at[0] = node.partition_count
@@ -434,6 +439,18 @@ cdef class Drain:
             self.has_drained = True
         if self.is_idempotent:
             assign_sequence(p, b, self.producer_id, self.producer_epoch)
+
+
+cdef void _limit_node(NodeQueues node, int32_t most_bytes, bint is_measured) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Partition *p
+    for i in range(node.partition_count):
+        p = node.partitions[i]
+        mutex_lock(&p.lock)
+        p.path_most = most_bytes
+        if not is_measured and 0 < most_bytes < p.batching.batch_size:
+            p.path_most = <int32_t>p.batching.batch_size
+        mutex_unlock(&p.lock)
 
 
 cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:

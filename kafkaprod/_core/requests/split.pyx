@@ -180,7 +180,7 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     store64(&child.held_bytes, child.first.total)
     child.rank = b.rank + index
     child.created_ms = b.created_ms
-    child.created_us = b.created_us
+    child.linger_end_us = b.linger_end_us
     child.last_attempt_ms = b.last_attempt_ms
     child.base_timestamp = record.timestamp
     child.max_timestamp = record.timestamp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -56,6 +56,7 @@ class Engine:
         workers: Executor | None = None,
         is_adaptive: bool = True,
         first_limit: int = 0,
+        topic_codecs: Sequence[Codec | None] = (),
         make_result: Callable[[str, int], BatchResult] | None = None,
         seed: int = 7,
     ) -> None:
@@ -76,6 +77,7 @@ class Engine:
             codec,
             workers=workers,
             first_limit=first_limit,
+            topic_codecs=topic_codecs,
         )
         self.placement = Placement(self.accumulator, is_adaptive)
         if is_idempotent:

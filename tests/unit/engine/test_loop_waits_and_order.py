@@ -124,6 +124,21 @@ class TestWaits:
         assert 29 < rig.pool.poll_timeouts[-1] <= 30
         assert rig.pool.wakeups == 1, "it looks again before this one has lingered"
 
+    def test_topic_of_shorter_linger_ends_the_sleep_for_others_and_is_sent_when_it_has_lingered(self) -> None:
+        rig = Rig(topics={}, linger_ms=40)
+        rig.accumulator.topic_batching = lambda topic: (1000, 1000, 5, 0, False) if topic == "urgent" else None
+        rig.topics = {TOPIC: (1,), "urgent": (1,)}
+        rig.learn()
+        rig.send()
+        rig.pool.while_polled = lambda: rig.send(topic="urgent")
+        rig.turn()
+        assert rig.pool.wakeups == 1
+        rig.turn()
+        assert 4 < rig.pool.poll_timeouts[-1] <= 5
+        assert not rig.produce_requests
+        rig.turn(5)
+        assert len(rig.produce_requests) == 1
+
     def test_closing_sender_with_nothing_to_deliver_does_not_wait(self) -> None:
         rig = Rig()
         rig.sender.close(rig.clock.now_ms() + 60_000)
