@@ -12,6 +12,7 @@ from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_mi
 from kafkaprod.cli.load_arguments import expected_of
 from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.producer_arguments import make_config
+from kafkaprod.config import options_for_topic
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
@@ -265,6 +266,7 @@ def load_options(
     listing: Listing,
 ) -> LoadOptions:
     """Return the options of the load, which fit those of the topic. Raises ConfigError, LoadError."""
+    producer_options = options_for_topic(producer_options, options.topic)  # its batch_size is the load's to choose
     config = make_config(producer_options)
     if config.acks != -1 or not config.enable_idempotence:
         raise ConfigError("a load needs acks=all and enable_idempotence=true: else records may be lost or sent twice")

@@ -157,10 +157,15 @@ class Section:
         return field(default=default, metadata={_METADATA_KEY: details})
 
 
+def option_of(name: str, declared: dataclasses.Field[Any]) -> Option:
+    """The option that a field of a dataclass declares."""
+    return Option(name, **declared.metadata[_METADATA_KEY])
+
+
 def options_of(config_class: type) -> dict[str, Option]:
     """The options a dataclass declares, by name and in order."""
     return {
-        each.name: Option(each.name, **each.metadata[_METADATA_KEY])
+        each.name: option_of(each.name, each)
         for each in dataclasses.fields(config_class)
         if _METADATA_KEY in each.metadata
     }

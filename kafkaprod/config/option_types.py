@@ -6,7 +6,7 @@ Made by `python -m kafkaprod.config types PATH`; change the table in kafkaprod/c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kafkaprod.config.secret import Secret
@@ -280,6 +280,12 @@ class OptionTypes(TypedDict, total=False):
     """The metadata of a topic is dropped after this time without a record for it (KIP-526)."""
     allow_auto_create_topics: bool | str
     """Let brokers that allow it create topics that do not exist."""
+    topic_options: str | Mapping[str, Mapping[str, Any]]
+    """Values of their own for some topics, as `{'orders': {'linger_ms': 0}, 'logs-*': {'compression_type': 'zstd'}}`:
+    `logs-*` stands for all names that begin so. One entry counts for a topic: that of its name, or else that with the
+    longest beginning; what it leaves out is as for other topics, but for `max_batch_size`, which is the entry's
+    `batch_size` if that is given. In files and on command lines the value is a JSON object. `acks` cannot differ: a
+    request has one for all its topics. Use two producers for that."""
     key_serializer: Any
     """Turns keys into bytes: f(key), f(key, context) as in confluent-kafka, an object with serialize(topic, headers,
     data) as in kafka-python, or the name of one of Kafka's own, as in Java. None: keys are bytes."""

@@ -17,6 +17,7 @@ from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.properties import read_properties
 from kafkaprod.config.rules import check_rules, least_delivery_timeout_ms, why_not_idempotent
 from kafkaprod.config.spellings import Spellings
+from kafkaprod.config.topic_options import TopicOptions
 from kafkaprod.errors import ConfigError
 
 OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
@@ -124,9 +125,23 @@ def merge_options(*layers: Mapping[str, object]) -> dict[str, Any]:
     return merged
 
 
+def options_for_topic(options: Mapping[str, object], topic: str) -> dict[str, Any]:
+    """Options of a producer that sends to one topic only: what `topic_options` has for it is as if given for all.
+
+    Raises:
+        ConfigError: As `ProducerConfig.from_options`.
+    """
+    values = merge_options(options)
+    own = values.pop("topic_options", TopicOptions()).find(topic)
+    if "batch_size" in own:
+        values.pop("max_batch_size", None)
+    return values | dict(own)
+
+
 def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Add the defaults that depend on other options."""
     derived = dict(values)
+    topics: TopicOptions = derived.get("topic_options", TopicOptions())
     if "enable_idempotence" not in derived and derived.get("transactional_id") is None:
         reason = why_not_idempotent(derived)
         # KIP-679: an option that conflicts turns the default off; with an explicit setting it would be an error.
@@ -141,12 +156,14 @@ def _with_derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         suffix = derived.get("transactional_id") or next(_producer_numbers)
         derived["client_id"] = f"producer-{suffix}"[:_DERIVED_ID_CHARACTERS]
     if "delivery_timeout_ms" not in derived:
-        timeouts = [derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")]
-        least = least_delivery_timeout_ms(*timeouts)
+        linger_ms, timeout_ms = (
+            derived.get(name, OPTIONS[name].default) for name in ("linger_ms", "request_timeout_ms")
+        )
+        least = least_delivery_timeout_ms(max(linger_ms, *topics.values_of("linger_ms"), 0), timeout_ms)
         derived["delivery_timeout_ms"] = max(least, OPTIONS["delivery_timeout_ms"].default)
     if "buffer_memory" not in derived:
         asked = [derived.get(name, OPTIONS[name].default) for name in ("batch_size", "max_request_size")]
-        needed = max(asked) + _BATCH_OVERHEAD_BYTES
+        needed = max(*asked, *topics.values_of("batch_size")) + _BATCH_OVERHEAD_BYTES
         derived["buffer_memory"] = default_buffer_memory(OPTIONS["buffer_memory"].default, needed)
     _follow_max_block(derived)
     _follow_batch_size(derived)

@@ -30,6 +30,7 @@ from kafkaprod.config.kinds import (
 )
 from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, Section
+from kafkaprod.config.topic_options import TopicOptions, TopicOptionsKind
 from kafkaprod.structs import INT32_MAX
 
 _DELIVERY: Final = Section("Delivery")
@@ -256,6 +257,25 @@ class ProducerOptions(OAuthOptions):
     )
     allow_auto_create_topics: bool = _TOPICS.option(
         True, Boolean(), LOW, "Let brokers that allow it create topics that do not exist."
+    )
+
+    topic_options: TopicOptions = _TOPICS.option(
+        TopicOptions(),
+        TopicOptionsKind(
+            batch_size=batch_size,
+            max_batch_size=max_batch_size,
+            linger_ms=linger_ms,
+            compression_type=compression_type,
+            compression_gzip_level=compression_gzip_level,
+            compression_lz4_level=compression_lz4_level,
+            compression_zstd_level=compression_zstd_level,
+        ),
+        LOW,
+        "Values of their own for some topics, as `{'orders': {'linger_ms': 0}, 'logs-*': {'compression_type': "
+        "'zstd'}}`: `logs-*` stands for all names that begin so. One entry counts for a topic: that of its name, or "
+        "else that with the longest beginning; what it leaves out is as for other topics, but for `max_batch_size`, "
+        "which is the entry's `batch_size` if that is given. In files and on command lines the value is a JSON "
+        "object. `acks` cannot differ: a request has one for all its topics. Use two producers for that.",
     )
 
     # -- serializers and interceptors ----------------------------------------------------------------------------------

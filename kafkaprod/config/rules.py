@@ -15,6 +15,7 @@ from kafkaprod.config.option import options_of
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.secret import without_query
 from kafkaprod.config.secret_sources import VARIABLE, refused_source
+from kafkaprod.config.topic_batching import batching_of
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
@@ -158,6 +159,11 @@ RULES: Final[tuple[Rule, ...]] = (
             f"max_batch_size={c.max_batch_size} is below batch_size={c.batch_size}: lower batch_size, too, or leave "
             "max_batch_size out"
         ),
+    ),
+    Rule(
+        "the rules of `batch_size`, `max_batch_size` and `linger_ms` hold for each entry of `topic_options`, too",
+        lambda c: _wrong_topic(c) is not None,
+        lambda c: _wrong_topic(c) or "",
     ),
     Rule(
         "`partitioner_rack_aware` needs `client_rack`",
@@ -315,6 +321,29 @@ def _twice_given(c: ProducerOptions) -> list[list[str]]:
 def _aws_options(c: ProducerOptions) -> list[str]:
     names = ("sasl_aws_region", "sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name")
     return [name for name in names if getattr(c, name) is not None]
+
+
+def _wrong_topic(c: ProducerOptions) -> str | None:
+    """Return what is wrong with an entry of `topic_options`, beside the producer's options; None: nothing."""
+    for pattern, own in c.topic_options:
+        batching = batching_of(c, dict(own))
+        place = f"topic_options of {pattern!r}: "
+        if batching.batch_size > c.buffer_memory:
+            return (
+                f"{place}batch_size={batching.batch_size} exceeds buffer_memory={c.buffer_memory}: no batch could "
+                "become full"
+            )
+        if batching.max_batch_size < batching.batch_size:
+            return (
+                f"{place}max_batch_size={batching.max_batch_size} is below batch_size={batching.batch_size}: lower "
+                "batch_size, too, or leave max_batch_size out"
+            )
+        if c.delivery_timeout_ms < least_delivery_timeout_ms(batching.linger_ms, c.request_timeout_ms):
+            return (
+                f"{place}delivery_timeout_ms={c.delivery_timeout_ms} is below linger_ms + request_timeout_ms = "
+                f"{batching.linger_ms} + {c.request_timeout_ms}: lower linger_ms"
+            )
+    return None
 
 
 def check_rules(options: ProducerOptions) -> None:

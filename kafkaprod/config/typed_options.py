@@ -28,6 +28,7 @@ from kafkaprod.config.option import Option
 from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import REFUSED_VALUES
 from kafkaprod.config.secret_sources import SecretSources
+from kafkaprod.config.topic_options import TopicOptionsKind
 
 _HEAD: Final = '''\
 """The options of a producer as keyword arguments: for editors, type checkers, and what looks at type hints.
@@ -38,7 +39,7 @@ Made by `python -m kafkaprod.config types PATH`; change the table in kafkaprod/c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kafkaprod.config.secret import Secret
@@ -64,6 +65,7 @@ _TYPES: Final[Mapping[type, str]] = {
     Addresses: "str | Sequence[str | tuple[str, int]]",
     HookList: "Iterable[Any]",
     TlsContext: "ssl.SSLContext",
+    TopicOptionsKind: "str | Mapping[str, Mapping[str, Any]]",
 }
 
 

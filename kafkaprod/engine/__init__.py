@@ -12,6 +12,7 @@ upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for
 delivery_rules     what each error of a broker means for a batch
 topic_watch        where callers wait for the metadata of a topic
+batchings          how the batches of each topic are made
 transactions       the transactions of a producer with a transactional id
 purges             calls of purge(), which fail records that have no outcome yet
 steps              waits as generators, for threads and event loops

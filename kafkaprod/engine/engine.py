@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
@@ -23,13 +22,13 @@ from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import incomplete_batches, oldest_created_ms
 from kafkaprod.clock import Clock
-from kafkaprod.compression import Codec, make_codec
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.secret import Secret
+from kafkaprod.engine.batchings import Batchings
 from kafkaprod.engine.loop import Sender
 from kafkaprod.engine.telemetry import ClientTelemetry
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.engine.wiring import compression_level, connection_settings, password_mechanism, request_bytes
+from kafkaprod.engine.wiring import connection_settings, password_mechanism, request_bytes
 from kafkaprod.errors import ConfigError
 from kafkaprod.hooks.chain import Hooks
 from kafkaprod.metadata import Metadata
@@ -39,7 +38,7 @@ from kafkaprod.net.pool import NodePool
 from kafkaprod.results.batch import BatchCompletion, FailureLedger, WaitGuard
 from kafkaprod.structs import NodeHealth
 from kafkaprod.text import counted
-from kafkaprod.threads import apart, importing
+from kafkaprod.threads import importing
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -107,15 +106,15 @@ class Engine:
             sample_count=config.metrics_num_samples,
             window_ms=config.metrics_sample_window_ms,
         )
-        codec = apart(partial(make_codec, config.compression_type, compression_level(config)))  # imports its package
+        self._batchings = Batchings(config, may_split=identity is None)
         self._workers: ThreadPoolExecutor | None = None
-        if codec is not None and config.compression_workers > 1:
+        if any(self._batchings.codecs) and config.compression_workers > 1:
             self._workers = _thread_pool()(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         # From here on there are descriptors to close: nothing below refuses an option.
         self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
         self.results = ResultMaker(completion, self.ledger, self.guard)
         self.accumulator = self._make_accumulator(may_split=identity is None)
-        self.drain = self._make_drain(codec)
+        self.drain = self._make_drain()
         if identity is not None:
             self.drain.set_producer(*identity)
         self.metadata = Metadata(
@@ -139,10 +138,13 @@ class Engine:
             self.node_pool.wakeup,
             self.config.max_batch_size if may_split else self.config.batch_size,
         )
+        if self.config.topic_options:
+            accumulator.topic_batching = self._batchings.find
         accumulator.ignore_keys = self.config.partitioner_ignore_keys
         return accumulator
 
-    def _make_drain(self, codec: Codec | None) -> Drain:
+    def _make_drain(self) -> Drain:
+        codec, *topic_codecs = self._batchings.codecs
         return Drain(
             self.accumulator,
             self.config.linger_ms,
@@ -152,6 +154,7 @@ class Engine:
             codec,
             self._workers,
             first_limit=self.config.batch_size if self.config.acks else 0,  # without answers no path is measured
+            topic_codecs=topic_codecs,
         )
 
     def _make_topic_watch(self) -> TopicWatch:

@@ -178,19 +178,10 @@ def token_provider(config: ProducerConfig) -> TokenProvider:
     return TokenCache(TokenEndpoint(config, send).fetch, patience_s=patience_s)
 
 
-def compression_level(config: ProducerConfig) -> int | None:
-    """Return the level of the chosen codec; None for one without levels."""
-    levels = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    return levels.get(config.compression_type)
-
-
 def request_bytes(config: ProducerConfig) -> int:
     """Return how many bytes of batches one request may hold; a limit below the default is one of requests, too."""
     if config.max_request_size < OPTIONS["max_request_size"].default:
         return config.max_request_size
-    full_batches = min(REQUEST_BATCHES * config.batch_size, MOST_REQUEST_BYTES)
+    largest: int = max(config.batch_size, *config.topic_options.values_of("batch_size"), 0)
+    full_batches = min(REQUEST_BATCHES * largest, MOST_REQUEST_BYTES)
     return max(config.max_request_size, REQUEST_BYTES, full_batches)

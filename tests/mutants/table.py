@@ -83,6 +83,13 @@ MUTANTS = [
         ("tests/unit/_core/queues/test_topic_batching.py",),
     ),
     Mutant(
+        "the shortest beginning of a topic's name counts",
+        "config/topic_options.py",
+        "-len(pattern), pattern",
+        "len(pattern), pattern",
+        ("tests/unit/config/test_topic_options.py",),
+    ),
+    Mutant(
         "murmur2 leaves out the last three bytes",
         "_core/records/murmur2.pxd",
         "    if length > 0:\n        tail = length",

@@ -26,6 +26,7 @@ from kafkaprod.config.option_types import OptionTypes
 from kafkaprod.config.refused import REFUSED, REFUSED_VALUES
 from kafkaprod.config.rules import RULES
 from kafkaprod.config.spellings import Spellings
+from kafkaprod.config.topic_options import TopicOptions
 from kafkaprod.config.typed_options import typed_options
 from kafkaprod.errors import ConfigError
 
@@ -482,6 +483,10 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
     ({"socket_connection_setup_timeout_ms": 31_000}, "socket_connection_setup_timeout_ms=31000 exceeds"),
     ({"batch_size": 2**27}, "batch_size=134217728 exceeds buffer_memory"),
     ({"batch_size": 4000, "max_batch_size": 3999}, "max_batch_size=3999 is below batch_size=4000"),
+    (
+        {"topic_options": TopicOptions([("logs-*", (("batch_size", 2**27),))])},
+        "topic_options of 'logs-*': batch_size=134217728 exceeds buffer_memory",
+    ),
     ({"partitioner_rack_aware": True, "client_rack": " "}, "needs client_rack"),
     ({"security_protocol": "SASL_SSL"}, "security_protocol=SASL_SSL needs a sasl_mechanism"),
     ({"sasl_mechanism": "PLAIN"}, "has no effect with security_protocol=PLAINTEXT"),

@@ -13,7 +13,6 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.secret import Secret
 from kafkaprod.engine.wiring import (
-    compression_level,
     connection_settings,
     mechanism_factory,
     password_mechanism,
@@ -140,17 +139,6 @@ def test_login_without_credentials_is_refused(missing: str) -> None:
     some = {name: value for name, value in LOGIN.items() if name != missing}
     with pytest.raises(ConfigError, match="sasl_plain"):
         mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **some))
-
-
-@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
-def test_level_is_the_one_of_the_codec_chosen(codec: str) -> None:
-    chosen = config(compression_type=codec, **{f"compression_{codec}_level": 3})
-    assert compression_level(chosen) == 3
-
-
-@pytest.mark.parametrize("codec", ["none", "snappy"])
-def test_codec_without_levels_has_none(codec: str) -> None:
-    assert compression_level(config(compression_type=codec)) is None
 
 
 @pytest.mark.parametrize(
