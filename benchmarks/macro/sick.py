@@ -1,11 +1,16 @@
 """What one sick broker of three does to records for the others: it hangs, runs at 1 % of its speed, or is dead.
 
-`python -m benchmarks.macro.sick` prints a table, beside confluent-kafka in the same run:
+`python -m benchmarks.macro.sick` prints a table, beside confluent-kafka, the Java producer and franz-go in one run:
 
 - goodput: records acknowledged, of those that the program meant to send (RATE a second), in % ; with a partition of its
   own for each record, only those of healthy brokers count, without one all do;
 - longest call: the longest `send()` (list, columns) of a record for a healthy partition, in ms;
-- p99: from when a record was to be sent to its acknowledgement, in ms, of those that were acknowledged.
+- p99: from when a record was to be sent to its acknowledgement, in ms, of those that were acknowledged; with
+  transactions, to the return of the commit.
+
+Transactions: a producer and a thread for each partition, TRANSACTION records each. Their coordinators are healthy, and
+the topic that holds their states has one replica, as all topics here: a transaction with records on the sick broker, or
+coordinated by it, waits for it with any client.
 
 With `--kafka` the brokers are Apache Kafka's (KRaft, one replica a partition), of the version that the tests take.
 
@@ -20,46 +25,43 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from benchmarks.macro.sick_peers import (
+    confluent_with_partitions,
+    confluent_without_keys,
+    franz_with_partitions,
+    franz_without_keys,
+    java_with_partitions,
+    java_without_keys,
+)
+from benchmarks.macro.sick_tally import (
+    AFTER_S,
+    GRACE_S,
+    LIST,
+    OPTIONS,
+    PARTITIONS,
+    RATE,
+    SECONDS,
+    TRANSACTION,
+    VALUE,
+    WARM_S,
+    Broker,
+    Cluster,
+    Run,
+    Tally,
+    schedule,
+)
 from kafkaprod import AsyncProducer, Column, Producer
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.coordinators import TRANSACTION as TRANSACTIONAL_ID
+from kafkaprod.admin.coordinators import find_coordinator
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
-from kafkaprod.errors import BufferFullError, ProducerClosedError
-
-PARTITIONS = 6
-RATE = 3_000  # records a second
-LIST = 60  # records of a list, or of columns
-VALUE = b"x" * 1000
-WARM_S, GRACE_S, SECONDS, AFTER_S = 1.0, 2.5, 8.0, 0.5
-MEMORY = 6 << 20
-OPTIONS = {"buffer_memory": MEMORY, "linger_ms": 5}
-
-
-class Broker(Protocol):
-    """One of the three."""
-
-    id: int
-
-    def pause(self) -> Any:
-        """Stop its process."""
-
-    def resume(self) -> None:
-        """Let it go on."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-class Cluster(Protocol):
-    """Three brokers: embedded ones, or Apache Kafka's."""
-
-    bootstrap_servers: str
-
-    def leader(self, topic: str, partition: int) -> Broker:
-        """Return the broker that leads a partition."""
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import BufferFullError, KafkaError, ProducerClosedError
 
 
 @dataclass
@@ -89,7 +91,15 @@ class Kafka:
         from tests.kafka.cluster import KafkaCluster
 
         self._cluster = stack.enter_context(
-            KafkaCluster(3, full_speed=True, overrides={"broker.session.timeout.ms": 120_000})
+            KafkaCluster(
+                3,
+                full_speed=True,
+                overrides={
+                    "broker.session.timeout.ms": 120_000,
+                    "transaction.state.log.replication.factor": 1,
+                    "transaction.state.log.min.isr": 1,
+                },
+            )
         )
         self.bootstrap_servers = self._cluster.bootstrap()
 
@@ -100,60 +110,6 @@ class Kafka:
     def leader(self, topic: str, partition: int) -> Broker:
         """Return the node that leads a partition."""
         return KafkaBroker(self._cluster, self._cluster.leader(topic, partition))
-
-
-class Tally:
-    """What became of the records of one run."""
-
-    def __init__(self, topic: str, healthy: set[int], counts_all: bool) -> None:
-        self.topic, self.healthy, self.counts_all = topic, healthy, counts_all
-        self.first = time.monotonic() + WARM_S + GRACE_S
-        self.end = self.first + SECONDS
-        self.latencies: list[float] = []
-        self.longest_s = 0.0
-
-    def counts(self, partition: int | None, due: float) -> bool:
-        """Whether a record belongs to what is measured."""
-        return self.first <= due < self.end and (self.counts_all or partition in self.healthy)
-
-    def called(self, partition: int | None, due: float, began: float) -> None:
-        """Note how long a call took."""
-        if self.counts(partition, due):
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
-
-    def acknowledged(self, partition: int | None, due: float, count: int = 1) -> None:
-        """Note that records were acknowledged, if that was in time."""
-        now = time.monotonic()
-        if self.counts(partition, due) and now < self.end + AFTER_S:
-            self.latencies += [now - due] * count
-
-    def settled(self, done: Any, partition: int | None, due: float) -> None:
-        """Note the outcome of one record."""
-        if done.exception() is None:
-            self.acknowledged(partition, due)
-
-    def row(self) -> tuple[float, float, float]:
-        """Goodput in %, longest call and p99 in ms."""
-        meant = RATE * SECONDS * (1 if self.counts_all else len(self.healthy) / PARTITIONS)
-        ordered = sorted(self.latencies) or [0.0]
-        return 100 * len(self.latencies) / meant, self.longest_s * 1000, ordered[int(len(ordered) * 0.99)] * 1000
-
-
-def schedule(tally: Tally, rate: float) -> Iterator[tuple[int, float]]:
-    """Yield numbers, each when it is due; what a wait has missed is left out."""
-    begin, number = tally.first - WARM_S - GRACE_S, 0
-    while True:
-        due = begin + number / rate
-        now = time.monotonic()
-        if now >= tally.end:
-            return
-        if due > now:
-            time.sleep(due - now)
-        elif now - due > 1:
-            number += int((now - due) * rate)
-            continue
-        yield number, due
-        number += 1
 
 
 def send_each(cluster: Cluster, tally: Tally, rate: float, partitions: list[int | None], **more: Any) -> None:
@@ -245,45 +201,52 @@ def tasks(cluster: Cluster, tally: Tally) -> None:
     asyncio.run(run())
 
 
-def peer(cluster: Cluster, tally: Tally, partitions: list[int]) -> None:
-    """Send with confluent-kafka; a full queue drops the record."""
-    import confluent_kafka
-
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "queue.buffering.max.kbytes": MEMORY >> 10,
-            "enable.idempotence": True,
-        }
-    )
-    for number, due in schedule(tally, RATE):
-        partition = partitions[number % len(partitions)]
-        began = time.monotonic()
-        try:
-            producer.produce(
-                tally.topic,
-                VALUE,
-                partition=partition,
-                on_delivery=lambda error, message, due=due: error or tally.acknowledged(message.partition(), due),
+@contextmanager
+def transactions(cluster: Cluster, topic: str, sick_id: int) -> Iterator[Run]:
+    """transactions, with partitions, a thread each."""
+    with ExitStack() as stack:
+        producers = []
+        for transactional_id in healthy_ids(cluster, topic, sick_id):
+            producer = Producer(
+                bootstrap_servers=cluster.bootstrap_servers, transactional_id=transactional_id, **OPTIONS
             )
-        except BufferError:
-            producer.poll(0)
-            continue
-        tally.called(partition, due, began)
-        producer.poll(0)
-    producer.flush(AFTER_S)
-    producer.purge()
-    producer.flush(1)
+            stack.callback(producer.close, 0)
+            producer.init_transactions()
+            producers.append(producer)
+
+        def run(tally: Tally) -> None:
+            rate = RATE / PARTITIONS / TRANSACTION
+            run_threads([lambda i=i: transact(producers[i], tally, rate, i) for i in range(PARTITIONS)])
+            time.sleep(AFTER_S)
+
+        yield run
 
 
-def peer_without_keys(cluster: Cluster, tally: Tally) -> None:
-    """confluent-kafka, without keys."""
-    peer(cluster, tally, [-1])
+def healthy_ids(cluster: Cluster, topic: str, sick_id: int) -> list[str]:
+    """Return as many transactional ids as there are partitions, none coordinated by the broker that becomes sick."""
+    found: list[str] = []
+    number = 0
+    with ClusterClient(ProducerConfig.from_options(bootstrap_servers=cluster.bootstrap_servers)) as client:
+        while len(found) < PARTITIONS:
+            number += 1
+            if find_coordinator(client, f"{topic}-{number}", TRANSACTIONAL_ID) != sick_id:
+                found.append(f"{topic}-{number}")
+    return found
 
 
-def peer_with_partitions(cluster: Cluster, tally: Tally) -> None:
-    """confluent-kafka, with partitions."""
-    peer(cluster, tally, list(range(PARTITIONS)))
+def transact(producer: Producer, tally: Tally, rate: float, partition: int) -> None:
+    """Send transactions to a partition; the first error, which a sick broker's partition gets, is the last."""
+    for _, due in schedule(tally, rate):
+        try:
+            producer.begin_transaction()
+            for _ in range(TRANSACTION):
+                began = time.monotonic()
+                producer.send(tally.topic, VALUE, partition=partition)
+                tally.called(partition, due, began)
+            producer.commit_transaction()
+        except KafkaError:
+            return
+        tally.acknowledged(partition, due, TRANSACTION)
 
 
 @contextmanager
@@ -335,30 +298,43 @@ def sick(broker: Broker, fault: str) -> Iterator[None]:
         thread.join()
 
 
-WAYS = (without_keys, lists, columns, one_thread, six_threads, tasks, peer_without_keys, peer_with_partitions)
-KEYLESS = {without_keys, lists, columns, peer_without_keys}
+Way = Callable[[Cluster, Tally], None]
+Prepared = Callable[[Cluster, str, int], AbstractContextManager[Run]]
+
+WAYS: tuple[Way, ...] = (
+    *(without_keys, lists, columns, one_thread, six_threads, tasks),
+    *(confluent_without_keys, confluent_with_partitions),
+)
+PREPARED: tuple[Prepared, ...] = (  # before the clock runs
+    *(transactions, java_without_keys, java_with_partitions),
+    *(franz_without_keys, franz_with_partitions),
+)
+KEYLESS = {way.__name__ for way in (without_keys, lists, columns, confluent_without_keys)} | {
+    way.__name__ for way in (java_without_keys, franz_without_keys)
+}
 FAULTS = ("none", "hangs", "at 1 %", "dead")
 
 
-Way = Callable[[Cluster, Tally], None]
-
-
-def measure(kafka: Kafka | None, way: Way, fault: str) -> tuple[float, float, float]:
+def measure(kafka: Kafka | None, way: Way | Prepared, fault: str) -> tuple[float, float, float]:
     """Run one way with one fault: on Kafka, or in an embedded cluster of its own."""
     with ExitStack() as stack:
         topic = f"{way.__name__}-{fault.replace(' ', '-').replace('%', 'percent')}"
         cluster: Cluster
         if kafka is None:
-            embedded = cluster = stack.enter_context(EmbeddedCluster(brokers=3, session_timeout_ms=120_000))
-            embedded.create_topic(topic, PARTITIONS, replication_factor=1)
+            embedded = cluster = stack.enter_context(
+                EmbeddedCluster(brokers=3, session_timeout_ms=120_000, replication_factor=1)
+            )
+            embedded.create_topic(topic, PARTITIONS)
         else:
             cluster = kafka
             kafka.begin(topic)
         broker = cluster.leader(topic, 0)
         healthy = {p for p in range(PARTITIONS) if fault == "none" or cluster.leader(topic, p).id != broker.id}
-        tally = Tally(topic, healthy, way in KEYLESS)
+        sick_id = -1 if fault == "none" else broker.id
+        run = stack.enter_context(way(cluster, topic, sick_id)) if way in PREPARED else partial(way, cluster)
+        tally = Tally(topic, healthy, way.__name__ in KEYLESS)
         with sick(broker, fault):
-            way(cluster, tally)
+            run(tally)
         return tally.row()
 
 
@@ -367,12 +343,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.macro.sick", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("ways", nargs="*", choices=[[], *(way.__name__ for way in WAYS)], help="these only", default=[])
+    parser.add_argument(
+        "ways", nargs="*", choices=[[], *(way.__name__ for way in (*WAYS, *PREPARED))], help="these only", default=[]
+    )
     parser.add_argument("--kafka", action="store_true", help="brokers are Apache Kafka's")
     options = parser.parse_args()
     print("| records | " + " | ".join(f"{fault}: goodput %, longest call ms, p99 ms" for fault in FAULTS) + " |")
     print("|---|" + "---|" * len(FAULTS), flush=True)
-    for way in WAYS:
+    for way in (*WAYS, *PREPARED):
         if options.ways and way.__name__ not in options.ways:
             continue
         with ExitStack() as stack:

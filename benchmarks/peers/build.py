@@ -40,6 +40,11 @@ def link_command(client: str) -> Sequence[str]:
     return LINKS[client](_built(client))
 
 
+def sick_command(client: str) -> Sequence[str]:
+    """Command line of its program for the benchmark of sick brokers, built if need be. Raises PeerUnavailableError."""
+    return SICK[client](_built(client))
+
+
 @functools.cache
 def _built(client: str) -> Path:
     source = _HERE / client
@@ -58,7 +63,9 @@ def _built(client: str) -> Path:
 
 def _build_java(directory: Path) -> None:
     _resolve_jars(directory)
-    _run(directory, "javac", "-cp", _class_path(directory), "-d", str(directory), "Bench.java", "Link.java")
+    _run(
+        directory, "javac", "-cp", _class_path(directory), "-d", str(directory), "Bench.java", "Link.java", "Sick.java"
+    )
 
 
 def _java_command(directory: Path, main_class: str = "Bench") -> list[str]:
@@ -84,8 +91,9 @@ def _class_path(directory: Path) -> str:
 
 def _build_go(directory: Path) -> None:
     _run(directory, "go", "build", "-o", "client", ".")
-    if (directory / "link").is_dir():
-        _run(directory, "go", "build", "-o", "link-client", "./link")
+    for program in ("link", "sick"):
+        if (directory / program).is_dir():
+            _run(directory, "go", "build", "-o", f"{program}-client", f"./{program}")
 
 
 def _build_rust(directory: Path) -> None:
@@ -107,6 +115,12 @@ COMPILED: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]
 LINKS: Mapping[str, Callable[[Path], list[str]]] = {
     "java": lambda directory: _java_command(directory, "Link"),
     "go": lambda directory: [str(directory / "link-client")],
+}
+
+
+SICK: Mapping[str, Callable[[Path], list[str]]] = {
+    "java": lambda directory: _java_command(directory, "Sick"),
+    "go": lambda directory: [str(directory / "sick-client")],
 }
 
 
