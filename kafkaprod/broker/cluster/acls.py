@@ -10,7 +10,7 @@ for one host or "*". A client that did not log in is "User:ANONYMOUS". Source: K
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
@@ -31,7 +31,9 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKEN
 DENY, ALLOW = 2, 3
 
 MAX_CHANGES_OF_REQUEST: Final = 10_000
-"""Kafka's MAX_RECORDS_PER_USER_OP: other requests wait while the entries are written."""
+"""Kafka's MAX_RECORDS_PER_USER_OP."""
+CHANGES_OF_STEP: Final = 2_000
+"""Entries that are written at once: other requests wait meanwhile, in a cluster for the controller and the metadata."""
 WILDCARD = "*"
 EVERYBODY = "User:*"
 _OPERATIONS: Final = range(ALL, TWO_PHASE_COMMIT + 1)
@@ -160,20 +162,21 @@ class Acls:
         check_filter(wanted)
         return list(self._entries.matching(wanted))
 
-    def add(self, acls: Sequence[Acl]) -> None:
+    def check_addition(self, acls: Iterable[Acl]) -> None:
+        """Raise RequestRefusedError POLICY_VIOLATION if these would be more new entries than one request may make."""
+        _check_count(len(set(acls).difference(self._entries.all)))
+
+    def add(self, acls: Iterable[Acl]) -> None:
         """Add checked entries; those that exist are not doubled.
 
         Raises:
-            RequestRefusedError: KAFKA_STORAGE_ERROR, they could not be written; POLICY_VIOLATION, they are too many.
+            RequestRefusedError: KAFKA_STORAGE_ERROR or REQUEST_TIMED_OUT, they could not be written.
         """
-        entries = dict.fromkeys((*self._entries.all, *acls))
-        _check_count(len(entries) - len(self._entries.all))
-        self._put(entries)
+        self._put(dict.fromkeys((*self._entries.all, *acls)))
 
-    def remove(self, acls: Collection[Acl]) -> None:
+    def remove(self, acls: Iterable[Acl]) -> None:
         """Remove entries. Raises RequestRefusedError as `add`."""
         gone = frozenset(acls)
-        _check_count(len(gone))
         self._put(acl for acl in self._entries.all if acl not in gone)
 
     def is_allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
@@ -214,12 +217,17 @@ class Acls:
         section = self._settings.get(ACLS)
         known, entries = self._known
         if known is not section:
-            entries = _Entries(Acl(*fields) for fields in section)
+            entries = _Entries(map(Acl._make, section))
             self._known = (section, entries)
         return entries
 
     def _put(self, acls: Iterable[Acl]) -> None:
-        self._settings.put(ACLS, [list(acl) for acl in acls])
+        self._settings.put(ACLS, list(acls))
+
+
+def check_removal(acls: Sized) -> None:
+    """Raise RequestRefusedError POLICY_VIOLATION if one request may not remove so many entries."""
+    _check_count(len(acls))
 
 
 def _check_count(changed: int) -> None:

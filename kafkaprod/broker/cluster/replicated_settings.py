@@ -130,7 +130,7 @@ def _sections(image: ClusterImage) -> dict[str, Any]:
     sections[SCRAM] = {}
     for (user, mechanism), credential in image.scram.items():
         sections[SCRAM].setdefault(user, {})[MECHANISMS[mechanism]] = None if credential is None else _saved(credential)
-    sections[ACLS] = [list(fields) for fields in image.acls.values()]
+    sections[ACLS] = list(image.acls.values())
     return sections
 
 

@@ -118,7 +118,7 @@ class Controller:
         seed: int,
         now_ms: int,
         batches: Sequence[MetadataBatch] = (),
-        persist: Callable[[MetadataBatch, ClusterImage], None] | None = None,
+        persist: Callable[[MetadataBatch, ClusterImage], object] | None = None,
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
         voter_id: int = CONTROLLER_ID,
         levels: Mapping[str, int] = NO_LEVELS,

@@ -72,8 +72,8 @@ class PartitionOfMetadata:
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
 
-    def append(self, batch: MetadataBatch) -> None:
-        """Write a batch, and sync it if the flush policy says so.
+    def append(self, batch: MetadataBatch) -> list[bytes]:
+        """Write a batch, and sync it if the flush policy says so; return its records, encoded.
 
         Raises:
             CorruptDataError: It does not follow the log's end.
@@ -81,9 +81,11 @@ class PartitionOfMetadata:
         """
         if batch.base_offset != self._log.log_end_offset:
             raise CorruptDataError(f"batch at {batch.base_offset} does not follow the end {self._log.log_end_offset}")
-        records = build_batch([(None, encode(record)) for record in batch.records], self._clock.wall_ms())
+        values = [encode(record) for record in batch.records]
+        records = build_batch([(None, value) for value in values], self._clock.wall_ms())
         self._log.append_internal(records, batch.epoch)
         self._log.commit(self._log.log_end_offset)
+        return values
 
     def sync(self) -> None:
         """Bring all of it to the disk, whatever the flush policy.

@@ -153,7 +153,7 @@ class ControllerProcess:
                 call_later()
 
     def _persist(self, batch: MetadataBatch, image: ClusterImage) -> None:
-        self._log.append(batch)
+        self._encoded[batch.base_offset] = [*self._log.append(batch)]
         seconds = self._clock.wall_ms() % 100_000 / 1000
         for offset, sentence in enumerate(sentences(batch, image), batch.base_offset):
             self.history.append(f"{seconds:7.3f} {offset} {sentence}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kafkaprod.broker.calls.request import ClientRequest, Lane
+from functools import partial
+
+from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
+from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.quotas import Change, Entity
+from kafkaprod.broker.cluster.quotas import Change, Entity, Quotas
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -20,23 +23,35 @@ LANE = Lane.CONTROL
 MAX_VERSION = 1
 
 
-def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> Response:
-    """Check each entity, then change those that may be, all or none."""
+_ENTITIES_OF_STEP = 1_000  # each may have four quotas; each step copies all of them
+
+
+def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> Outcome:
+    """Check each entity, then change those that may be, each as a whole."""
+    return run_in_control_steps(broker, _alter_all(broker.quotas, request.body), partial(refuse, request))
+
+
+def _alter_all(quotas: Quotas, body: AlterClientQuotasRequest) -> Steps[Response]:
     results = []
-    good: list[tuple[Entity, list[Change]]] = []
-    for entry in request.body.entries:
+    good: list[tuple[Entity, list[Change], EntryResult]] = []
+    for entry in body.entries:
         result = EntryResult(entity=entry.entity)
         parts = [(part.entity_type, part.entity_name) for part in entry.entity]
         changes = [Change(op.key, None if op.remove else op.value) for op in entry.ops]
         try:
-            broker.quotas.check(parts, changes)
-            good.append((dict(parts), changes))
+            quotas.check(parts, changes)
+            good.append((dict(parts), changes, result))
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
-    if not request.body.validate_only:
+        yield Pause.SHORT
+    while good and not body.validate_only:
+        step, good = good[:_ENTITIES_OF_STEP], good[_ENTITIES_OF_STEP:]
         try:
-            broker.quotas.alter(good)
+            quotas.alter((entity, changes) for entity, changes, _ in step)
         except BrokerError as error:
-            return refuse(request, error.code)
+            for _, _, result in (*step, *good):
+                result.error_code = error.code
+            break
+        yield Pause.SHORT
     return AlterClientQuotasResponse(entries=results)

@@ -6,7 +6,7 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster.acls import Acl, check_new
+from kafkaprod.broker.cluster.acls import CHANGES_OF_STEP, Acl, check_new
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -20,13 +20,13 @@ MAX_VERSION = 3
 
 
 def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Outcome:
-    """Check entry by entry, then add the good ones at once."""
+    """Check entry by entry, then add the good ones in steps."""
     return run_in_control_steps(broker, _create_all(broker, request), partial(refuse, request))
 
 
 def _create_all(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Steps[Response]:
     results = []
-    good = []
+    good: list[tuple[Acl, AclCreationResult]] = []
     for creation in request.body.creations:
         acl = Acl(
             creation.resource_type,
@@ -40,13 +40,22 @@ def _create_all(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> St
         result = AclCreationResult()
         try:
             check_new(acl)
-            good.append(acl)
+            good.append((acl, result))
         except BrokerError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
         yield Pause.SHORT
     try:
-        broker.acls.add(good)
+        broker.acls.check_addition(acl for acl, _ in good)
     except BrokerError as error:
         return refuse(request, error.code)
+    while good:
+        step, good = good[:CHANGES_OF_STEP], good[CHANGES_OF_STEP:]
+        try:
+            broker.acls.add(acl for acl, _ in step)
+        except BrokerError as error:
+            for _, result in (*step, *good):
+                result.error_code = error.code
+            break
+        yield Pause.SHORT
     return CreateAclsResponse(results=results)

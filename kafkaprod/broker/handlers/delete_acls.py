@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.acl_search import AclSearch
-from kafkaprod.broker.cluster.acls import AclFilter, check_filter
+from kafkaprod.broker.cluster.acls import CHANGES_OF_STEP, Acl, AclFilter, check_filter, check_removal
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -27,7 +28,7 @@ MAX_VERSION = 3
 
 
 def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Outcome:
-    """Find filter by filter, then delete at once; what two filters match is in the answer of the first."""
+    """Find filter by filter, then delete in steps; what two filters match is in the answer of the first."""
     return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
 
 
@@ -38,10 +39,37 @@ def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> St
         results.append(_find(search, wanted))
         yield Pause.SHORT
     try:
-        broker.acls.remove(search.taken)
+        check_removal(search.taken)
     except BrokerError as error:
         return refuse(request, error.code)
+    left = list(search.taken)
+    while left:
+        step = left[:CHANGES_OF_STEP]
+        try:
+            broker.acls.remove(step)
+        except BrokerError as error:
+            _note_failure(results, frozenset(left), error.code)
+            break
+        left = left[CHANGES_OF_STEP:]
+        yield Pause.SHORT
     return DeleteAclsResponse(filter_results=results)
+
+
+def _note_failure(results: Iterable[DeleteAclsFilterResult], left: Container[Acl], code: int) -> None:
+    """Answer an error for the entries that are left."""
+    for result in results:
+        for each in result.matching_acls:
+            acl = Acl(
+                each.resource_type,
+                each.resource_name,
+                each.pattern_type,
+                each.principal,
+                each.host,
+                each.operation,
+                each.permission_type,
+            )
+            if acl in left:
+                each.error_code = code
 
 
 def _find(search: AclSearch, wanted: DeleteAclsFilter) -> DeleteAclsFilterResult:

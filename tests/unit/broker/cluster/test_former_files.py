@@ -28,7 +28,7 @@ SECTIONS: dict[str, Any] = {
     METRICS_OPTIONS: {"all": {"interval.ms": "1000"}},
     QUOTAS: [{"entity": {"client-id": None, "user": "ann"}, "values": {"producer_byte_rate": 5.0}}],
     SCRAM: {"ann": {"SCRAM-SHA-256": KEYS, "SCRAM-SHA-512": None}},
-    ACLS: [[2, "orders", 3, "User:ann", "*", 3, 3]],
+    ACLS: [(2, "orders", 3, "User:ann", "*", 3, 3)],
 }
 TOPICS = {
     "orders": {"id": encode_uuid(ORDERS_ID), "partitions": 2, "properties": {"retention.ms": "5000"}},

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaprod.broker.controller.disk_log import DiskMetadataLog
 from kafkaprod.broker.metadata.log import MetadataBatch
-from kafkaprod.broker.metadata.records import NoOpRecord, PartitionRecord, TopicRecord
+from kafkaprod.broker.metadata.records import NoOpRecord, PartitionRecord, TopicRecord, encode
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import interval
 from kafkaprod.errors import CorruptDataError
@@ -39,7 +39,7 @@ def open_log(path: Path) -> DiskMetadataLog:
 def test_a_log_is_read_as_it_was_written(tmp_path: Path, is_clean: bool) -> None:
     log = open_log(tmp_path / "c")
     for batch in BATCHES:
-        log.append(batch)
+        assert log.append(batch) == [encode(record) for record in batch.records]
     assert list(log.batches()) == BATCHES
     if is_clean:
         log.close()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.broker.calls.login import Login
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
+from kafkaprod.broker.handlers import alter_client_quotas as quotas_handler
 from kafkaprod.broker.handlers import alter_user_scram_credentials
+from kafkaprod.broker.handlers import create_acls as create_handler
+from kafkaprod.broker.handlers import delete_acls as delete_handler
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_client_quotas as alter_quotas
@@ -268,7 +273,7 @@ def acl_filter(name: str | None, resource_type: int = acls.TOPIC) -> delete_acls
     )
 
 
-def test_entries_of_all_filters_are_deleted_together(box: BrokerWithoutSockets) -> None:
+def create_entries(box: BrokerWithoutSockets, *names: str) -> list[int]:
     creations = [
         create_acls.AclCreation(
             resource_type=acls.TOPIC,
@@ -279,11 +284,15 @@ def test_entries_of_all_filters_are_deleted_together(box: BrokerWithoutSockets) 
             operation=acls.READ,
             permission_type=acls.ALLOW,
         )
-        for name in ("a", "b", "c")
+        for name in names
     ]
-    box.user = "ann"
     answer = box.ask(create_acls.CreateAclsRequest(creations=creations), create_acls.CreateAclsResponse, 2)
-    assert [result.error_code for result in answer.results] == [0, 0, 0]
+    return [result.error_code for result in answer.results]
+
+
+def test_entries_of_all_filters_are_deleted_together(box: BrokerWithoutSockets) -> None:
+    box.user = "ann"
+    assert create_entries(box, "a", "b", "c") == [0, 0, 0]
     before = metadata_batches(box)
     request = delete_acls.DeleteAclsRequest(
         filters=[acl_filter("b"), acl_filter("none"), acl_filter("b", resource_type=99), acl_filter(None)]
@@ -297,3 +306,69 @@ def test_entries_of_all_filters_are_deleted_together(box: BrokerWithoutSockets) 
     ]
     assert metadata_batches(box) == before + 1
     assert box.broker.acls.is_open
+
+
+def refuse_second_write(box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, calls = box.broker.settings.put, itertools.count(1)
+
+    def put_once(section: str, content: object) -> None:
+        if next(calls) == 2:
+            raise RequestRefusedError(ErrorCode.REQUEST_TIMED_OUT, "The controller does not answer.")
+        put(section, content)
+
+    monkeypatch.setattr(box.broker.settings, "put", put_once)
+
+
+def delete_entries(box: BrokerWithoutSockets) -> dict[str, int]:
+    request = delete_acls.DeleteAclsRequest(filters=[acl_filter("none"), acl_filter(None)])
+    results = box.ask(request, delete_acls.DeleteAclsResponse, 2).filter_results
+    assert [result.error_code for result in results] == [0, 0]
+    return {each.resource_name: each.error_code for result in results for each in result.matching_acls}
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    for handler in (create_handler, delete_handler):
+        monkeypatch.setattr(handler, "CHANGES_OF_STEP", 2)
+    monkeypatch.setattr(quotas_handler, "_ENTITIES_OF_STEP", 2)
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_entries_and_quotas_of_a_long_request_are_changed_in_steps(box: BrokerWithoutSockets) -> None:
+    """Others come between them, and in a cluster no step holds up its processes for long."""
+    box.user = "ann"
+    before = metadata_batches(box)
+    assert create_entries(box, "", *"abcde") == [ErrorCode.INVALID_REQUEST, 0, 0, 0, 0, 0]
+    assert metadata_batches(box) == before + 3
+    assert delete_entries(box) == dict.fromkeys("abcde", 0)
+    assert metadata_batches(box) == before + 6
+    entries = [quota_entry({"user": name}, producer_byte_rate=1.0) for name in "abcde"]
+    box.ask(alter_quotas.AlterClientQuotasRequest(entries=entries), alter_quotas.AlterClientQuotasResponse, 1)
+    assert metadata_batches(box) == before + 9
+    assert isinstance(found := quotas(box), list)
+    assert len(found) == 5
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_what_a_failed_step_leaves_is_answered_with_its_error(
+    box: BrokerWithoutSockets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = ErrorCode.REQUEST_TIMED_OUT
+    box.user = "ann"
+    with monkeypatch.context() as patch:
+        refuse_second_write(box, patch)
+        assert create_entries(box, "a", "b", "c", "", "d", "e") == [0, 0, late, ErrorCode.INVALID_REQUEST, late, late]
+    assert sorted(acl.name for acl in box.broker.acls.all) == ["a", "b"]
+    assert create_entries(box, *"cde") == [0, 0, 0]
+    with monkeypatch.context() as patch:
+        refuse_second_write(box, patch)
+        assert delete_entries(box) == {"a": 0, "b": 0, "c": late, "d": late, "e": late}
+    assert sorted(acl.name for acl in box.broker.acls.all) == ["c", "d", "e"]
+    with monkeypatch.context() as patch:
+        refuse_second_write(box, patch)
+        entries = [quota_entry({"user": name} if name else {}, producer_byte_rate=1.0) for name in ("x", "y", "", "z")]
+        request = alter_quotas.AlterClientQuotasRequest(entries=entries)
+        answer = box.ask(request, alter_quotas.AlterClientQuotasResponse, 1)
+        assert [entry.error_code for entry in answer.entries] == [0, 0, ErrorCode.INVALID_REQUEST, late]
+    assert isinstance(found := quotas(box), list)
+    assert [entity["user"] for entity, _ in found] == ["x", "y"]
