@@ -245,7 +245,7 @@ def _secret(text: str) -> Secret:
         return Secret(text)
     try:
         return LiveSecret(text)
-    except (OSError, KeyError, UnicodeDecodeError):
+    except (OSError, KeyError, UnicodeDecodeError):  # none has a byte of the secret
         raise ValueError(HIDDEN) from None
 
 

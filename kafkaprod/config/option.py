@@ -83,10 +83,10 @@ class Option(NamedTuple):
             return None if translated is None and self.is_nullable else self.kind.parse(translated)
         except ValueError as error:
             reason = f"{error}; " if isinstance(error, MalformedError) else ""
-            # The cause is dropped: it could carry a secret into a traceback.
-            raise ConfigError(
-                f"{spelling or self.name}={self._show_given(value)} is not allowed: {reason}expected {self.allowed}"
-            ) from None
+        # Behind the block: in it the other error, which could have a secret in its arguments, would be the context.
+        raise ConfigError(
+            f"{spelling or self.name}={self._show_given(value)} is not allowed: {reason}expected {self.allowed}"
+        )
 
     def show(self, value: Any) -> str:
         """A kept value for messages and repr; never a secret."""

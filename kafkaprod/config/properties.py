@@ -14,10 +14,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
+from kafkaprod.config.secret import decoded
 from kafkaprod.errors import ConfigError
 
+_MARK: Final = "\ufeff"
 _BLANKS: Final = " \t\f"
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*")
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
@@ -34,8 +37,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ConfigError: The file cannot be read, is not UTF-8, or is malformed; says the line.
     """
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            text = file.read()
+        text = decoded(Path(path).read_bytes()).removeprefix(_MARK)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{os.fspath(path)} cannot be read as a .properties file: {error}") from error
     try:

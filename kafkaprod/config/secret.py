@@ -67,7 +67,7 @@ class LiveSecret(Secret):
         place: `env:NAME` or `file:PATH`.
 
     Raises:
-        OSError, KeyError, UnicodeDecodeError: There is no such text.
+        OSError, KeyError, UnicodeDecodeError: There is no such text; the error has nothing of it.
     """
 
     __slots__ = ("_place",)
@@ -110,7 +110,7 @@ def _read(place: str) -> str:
     """Return the text in a variable or a file, without a line end at its end."""
     kind, _, name = place.partition(":")
     if kind == "env":
-        return os.environ[name]
+        return decoded(os.fsencode(os.environ[name]))
     return read_secret_file(name).removesuffix("\n").removesuffix("\r")
 
 
@@ -127,7 +127,21 @@ def read_secret_file(path: str) -> str:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES} bytes", path)
-    return data.decode().replace("\r\n", "\n")
+    return decoded(data).replace("\r\n", "\n")
+
+
+def decoded(data: bytes) -> str:
+    """Return the text that UTF-8 bytes are.
+
+    Raises:
+        UnicodeDecodeError: They are not; of the bytes, which may be secret, the error has the wrong ones only.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        start, end, reason = error.start, error.end, error.reason
+    # Behind the block: no other error is its context.
+    raise UnicodeDecodeError("utf-8", bytes(start) + data[start:end], start, end, reason)
 
 
 def without_secrets(text: str, *secrets: str | None) -> str:

@@ -37,7 +37,7 @@ def exchange(
 
     Args:
         method: GET, POST ...
-        url: Http: or https:.
+        url: Http: or https:, its path and query percent-encoded.
         headers: To send.
         body: To send; None for none.
         connect_timeout_ms: How long TCP and TLS may take.
@@ -47,6 +47,7 @@ def exchange(
     Raises:
         OSError: The server cannot be reached, its certificate was refused, or its answer took too long.
         http.client.HTTPException: It does not speak HTTP.
+        UnicodeError: No host can have such a name.
     """
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname or ""
@@ -67,6 +68,8 @@ def exchange(
             content = response.read(MAX_ANSWER_BYTES + 1)
             if len(content) > MAX_ANSWER_BYTES:
                 raise http.client.HTTPException(f"the answer exceeds {MAX_ANSWER_BYTES} bytes")
+            if response.length:  # None: the server did not say how much it is
+                raise http.client.HTTPException(f"the answer ended {response.length} bytes before its end")
             names = {name.lower(): value for name, value in response.getheaders()}
             return HttpAnswer(response.status, response.reason, names, content)
     finally:

@@ -63,8 +63,10 @@ class Proxy:
         try:
             bound = proxy.connect(host, port)
         except self._errors as error:
-            raise OSError(printable(without_secrets(str(error), *secrets), _MAX_REASON_CHARACTERS)) from None
-        return socket.socket(fileno=bound.detach())
+            why = printable(without_secrets(str(error), *secrets), _MAX_REASON_CHARACTERS)
+        else:
+            return socket.socket(fileno=bound.detach())
+        raise OSError(why)  # behind the block: the other error, which may repeat the login, is not its context
 
     def begin(
         self,
@@ -145,11 +147,12 @@ def _read(url: Secret, opener: _Opener | None = None) -> tuple[Any, str, list[st
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         proxy = SyncProxy.from_url(text, forward=opener, **options)
         return proxy, f"{scheme}://{address_text(host, port)}", [password or "", login]
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
-            "user:password@ if the proxy wants them"
-        ) from error
+    except (ValueError, TypeError):
+        pass  # the error may quote the password
+    raise ConfigError(
+        "proxy_url must be socks5://host:port, socks4://host:port or http://host:port, before the host "
+        "user:password@ if the proxy wants them"
+    )
 
 
 def _transport_over(

@@ -24,6 +24,7 @@ from kafkaprod.security.oauthbearer import BearerToken
 AZURE_METADATA_URL: Final = "http://169.254.169.254/metadata/identity/oauth2/token"
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _MAX_REASON_CHARACTERS: Final = 200
+_SENT_AS_IT_IS: Final = "!$%&'()*+,/:;=?@[]~"
 _TOKEN_NAMES: Final = ("access_token", "id_token")
 _TOO_MANY: Final = 429
 _UNSUPPORTED_GRANT: Final = "unsupported_grant_type"
@@ -60,7 +61,7 @@ class HttpExchange(Protocol):
     """Sends one HTTP request."""
 
     def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Return the answer; raises OSError or http.client.HTTPException."""
+        """Return the answer; raises OSError, http.client.HTTPException or UnicodeError."""
         ...
 
 
@@ -91,18 +92,22 @@ class TokenEndpoint:
         if self._url.startswith("file:"):
             return self._with_extensions(self._read_file(), None)
         method, url, headers, body = self._request()
+        secrets = self._sent_secrets(url, headers, body)
         try:
-            answer = self._exchange(method, url, headers, body)
+            answer = self._exchange(method, _percent_encoded(url), headers, body)
         except ssl.SSLCertVerificationError as error:
-            raise AuthenticationError(
+            failure: KafkaError = AuthenticationError(
                 f"token endpoint {self._name}: its certificate was refused: {error.verify_message}; give its authority "
                 "as https_ca_location"
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise ConnectionLostError(f"token endpoint {self._name} cannot be used: {error or type(error)}") from None
-        if answer.status != http.HTTPStatus.OK:
-            raise self._refusal(answer, self._sent_secrets(headers, body))
-        return self._read_answer(answer.body)
+            )
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            why = printable(without_secrets(str(error), *secrets), _MAX_REASON_CHARACTERS) or type(error)
+            failure = ConnectionLostError(f"token endpoint {self._name} cannot be used: {why}")
+        else:
+            if answer.status != http.HTTPStatus.OK:
+                raise self._refusal(answer, secrets)
+            return self._read_answer(answer.body)
+        raise failure  # behind the blocks: the other error, which may repeat what was sent, is not its context
 
     def _request(self) -> tuple[str, str, dict[str, str], bytes | None]:
         if self._is_azure:
@@ -131,14 +136,22 @@ class TokenEndpoint:
             client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
         return f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}"
 
-    def _sent_secrets(self, headers: Mapping[str, str], body: bytes | None) -> list[str]:
+    def _sent_secrets(self, url: str, headers: Mapping[str, str], body: bytes | None) -> list[str]:
         """Return what must not be shown though the endpoint repeats it."""
         secret = self._options.sasl_oauthbearer_client_credentials_client_secret
         text = "" if secret is None else secret.reveal()
         form = urllib.parse.parse_qs((body or b"").decode())
         proofs = [value for name in ("assertion", "client_assertion") for value in form.get(name, ())]
         basic = headers.get("Authorization", "").removeprefix("Basic ")
-        return [text, urllib.parse.quote_plus(text), basic, *proofs]
+        query = urllib.parse.urlsplit(url).query
+        return [
+            text,
+            urllib.parse.quote_plus(text),
+            basic,
+            *proofs,
+            query,
+            urllib.parse.urlsplit(_percent_encoded(url)).query,
+        ]
 
     def _refusal(self, answer: Answer, secrets: list[str]) -> KafkaError:
         fields = _json_object(answer.body)
@@ -178,6 +191,13 @@ class TokenEndpoint:
             return read_secret_file(path).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"sasl_oauthbearer_token_endpoint_url={self._name} cannot be read: {error}") from None
+
+
+def _percent_encoded(url: str) -> str:
+    """Return an address whose path and query can be sent; what is percent-encoded in them stays."""
+    parts = urllib.parse.urlsplit(url)
+    path, query = (urllib.parse.quote(part, safe=_SENT_AS_IT_IS) for part in (parts.path, parts.query))
+    return urllib.parse.urlunsplit((*parts[:2], path, query, ""))
 
 
 def parse_extensions(text: str) -> dict[str, str]:

@@ -7,17 +7,21 @@ client.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from kafkaprod.config.kinds import SecretText
+from kafkaprod.config.secret import without_secrets
 from kafkaprod.errors import ConfigError, SerializationError
 from kafkaprod.threads import importing
 
 _SECRET: Final = SecretText(may_be_empty=True)
+_LOGINS: Final = ("basic.auth.user.info", "bearer.auth.token", "bearer.auth.client.secret", "ssl.key.password")
 _ids: Final[dict[tuple[int, str, str, bool], tuple[Any, int]]] = {}  # the client is kept: its id() stays its own
 
 
@@ -61,14 +65,13 @@ def _client(options: str) -> Any:
         make_client = _confluent().SchemaRegistryClient.new_client
     except ImportError as error:
         raise ConfigError(f"a schema registry needs packages: pip install 'kafkaprod[registry]' ({error})") from None
+    given = json.loads(options)
     try:
-        return make_client(json.loads(options))
+        return make_client(dict(given))
     except (ValueError, TypeError, KeyError) as error:
-        given = json.loads(options)
-        reason = str(error)
-        for value in sorted(map(str, given.values()), key=len, reverse=True):  # an address or a login may be secret
-            reason = reason.replace(value, "[hidden]") if value else reason
-        raise ConfigError(f"the schema registry's options {sorted(given)} are refused: {reason}") from None
+        reason = without_secrets(str(error), *map(str, given.values()))  # an address or a login may be secret
+    # Behind the block: the other error is not its context.
+    raise ConfigError(f"the schema registry's options {sorted(given)} are refused: {reason}")
 
 
 def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, register: bool) -> int:
@@ -96,18 +99,37 @@ def schema_id(registry: Any, subject: str, schema: str | Mapping[str, Any], *, r
         else:
             found = int(client.lookup_schema(subject, wanted).schema_id)
     except Exception as error:
-        raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
-    return _ids.setdefault(key, (client, found))[1]
+        why = _explained(error, registry)
+    else:
+        return _ids.setdefault(key, (client, found))[1]
+    raise SerializationError(f"schema registry, subject {subject!r}: {why}")  # behind the blocks: see _explained
 
 
 def latest_schema(registry: Any, subject: str) -> tuple[str, int]:
     """Return the text and the id of a subject's latest schema. Raises SerializationError if there is none."""
+    client = client_of(registry)
     try:
-        latest = client_of(registry).get_latest_version(subject)
-    except ConfigError:
-        raise
+        latest = client.get_latest_version(subject)
     except Exception as error:
-        raise SerializationError(f"schema registry, subject {subject!r}: {error}") from error
+        why = _explained(error, registry)
+    else:
+        return _text_and_id(latest, subject)
+    raise SerializationError(f"schema registry, subject {subject!r}: {why}")  # behind the blocks: see _explained
+
+
+def _text_and_id(latest: Any, subject: str) -> tuple[str, int]:
     if latest.schema.schema_type != "AVRO":
         raise SerializationError(f"schema registry, subject {subject!r}: its schema is {latest.schema.schema_type}")
     return latest.schema.schema_str, latest.schema_id
+
+
+def _explained(error: Exception, registry: Any) -> str:
+    """Return what a client's error says, without the login, which a registry may repeat.
+
+    The error itself is neither cause nor context of the one that is raised: it has the login, too, in its request.
+    """
+    given = registry if isinstance(registry, Mapping) else {"url": registry} if isinstance(registry, str) else {}
+    values = [str(_read(name, value)) for name, value in given.items() if name in _LOGINS]
+    logins = [unquote(urlsplit(url.strip()).netloc.rpartition("@")[0]) for url in str(given.get("url", "")).split(",")]
+    parts = [part for login in (*values, *logins) for part in (login, login.partition(":")[2])]
+    return without_secrets(str(error), *parts, *(base64.b64encode(part.encode()).decode() for part in parts if part))

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import socket
 import threading
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import BootstrapError, ConfigError
+from tests.support.canary import all_of
 from tests.support.net.certificates import Authority
 from tests.support.net.proxies import PASSWORD, USER, LoopbackProxy
 
@@ -115,7 +115,7 @@ def test_a_proxy_that_repeats_the_login_does_not_have_it_shown(embedded_broker: 
         ):
             producer.check(10)
         listener.shutdown(socket.SHUT_RDWR)
-    shown = "".join(traceback.format_exception(caught.value))
+    shown = all_of(caught.value)
     assert "407" in shown
     for secret in ("proxy-secret", login.decode(), "\x1b"):
         assert secret not in shown

@@ -45,9 +45,12 @@ NEEDED: dict[str, dict[str, str]] = {
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The text as every kind of value that a program could give."""
     (tmp_path / "secret").write_text(CANARY)
+    (tmp_path / "damaged").write_bytes(CANARY.encode() + b"\xff")
     monkeypatch.setenv("CANARY", CANARY)
+    monkeypatch.setenv("DAMAGED", f"{CANARY}\udcff")  # as a byte that is not UTF-8 comes
     url = f"socks5://me:{CANARY}@127.0.0.1:9"
     places = [CANARY, "env:CANARY", f"file:{tmp_path}/secret", url, f"{url}/%zz", f"\x1b{CANARY}", f"{CANARY}\ud800"]
+    places += ["env:DAMAGED", f"file:{tmp_path}/damaged", f"socks5://me:{CANARY}", f"socks5://me:{CANARY}\u2100@h:9"]
     return [*places, [CANARY], (CANARY,), {CANARY: CANARY}, CANARY.encode(), {CANARY}]
 
 
@@ -75,6 +78,15 @@ def test_a_configuration_shows_no_secret(option: Option, places: list[Any]) -> N
                     shown = f"{config!r} {config} {getattr(config, option.name)!r} {getattr(config, option.name)}"
                 assert CANARY not in shown, (name, value)
     assert kept or option.name not in NEEDED
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{}", "socks5://me:{}", "socks5://me:{}\u2100@h:9", "htp://me:{}@h:9", "socks5://{}:x"]
+)
+def test_an_address_of_a_proxy_that_cannot_be_used_is_not_shown(wrong: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        Producer({"bootstrap.servers": "127.0.0.1:9", "proxy.url": wrong.format(CANARY)})
+    assert CANARY not in all_of(caught.value)
 
 
 def test_reprs_of_rows_show_no_secret() -> None:

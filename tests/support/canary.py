@@ -9,10 +9,19 @@ CANARY: Final = "c4n4ry-of-a-secret"
 
 
 def all_of(error: BaseException) -> str:
-    """Return what a program, a log or a debugger shows of an exception."""
-    parts = [*traceback.format_exception(error), repr(error)]
-    seen: BaseException | None = error
-    while seen is not None:
-        parts += [repr(seen.args), repr(getattr(seen, "context", None))]
-        seen = seen.__cause__ or seen.__context__
+    """Return what a program, a log or a debugger shows of an exception, of its causes and of all contexts.
+
+    A context that `raise ... from None` hides is one of them: debuggers and reporters of errors show it.
+    """
+    parts = traceback.format_exception(error)
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        parts += [repr(each), repr(each.args), repr(getattr(each, "__dict__", None))]
+        parts += [repr(getattr(each, name, None)) for name in ("context", "object", "doc", "partial", "line")]
+        left += [each.__cause__, each.__context__]
     return "".join(parts)

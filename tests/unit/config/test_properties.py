@@ -4,6 +4,7 @@ import pytest
 
 from kafkaprod.config import parse_properties, read_properties
 from kafkaprod.errors import ConfigError
+from tests.support.canary import CANARY, all_of
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,13 @@ def test_error_in_a_file_names_file_and_line(tmp_path: Path) -> None:
     file.write_text("a=1\na=2\n")
     with pytest.raises(ConfigError, match=r"twice\.properties: line 2: a is given twice"):
         read_properties(str(file))
+
+
+def test_a_file_that_is_not_utf_8_is_refused_without_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_bytes(b"\xef\xbb\xbfclient.id=a\nsasl.password=" + CANARY.encode() + b"\xff\n")
+    with pytest.raises(ConfigError, match="byte 0xff in position 47: invalid start byte") as caught:
+        read_properties(path)
+    assert CANARY not in all_of(caught.value)
+    path.write_bytes(b"\xef\xbb\xbfclient.id=a\r\n")
+    assert read_properties(path) == {"client.id": "a"}

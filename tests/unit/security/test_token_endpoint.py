@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -24,6 +25,7 @@ from kafkaprod.errors import AuthenticationError, ConfigError, ConnectionLostErr
 from kafkaprod.net.http_exchange import exchange
 from kafkaprod.security.oauthbearer import BearerToken
 from kafkaprod.security.token_endpoint import TokenEndpoint, lifetime_of
+from tests.support.canary import CANARY, all_of
 from tests.support.net.certificates import Authority
 from tests.support.net.token_issuer import CLIENT_ID, SECRET, TokenIssuer, unsigned_token
 
@@ -274,7 +276,7 @@ def test_an_address_that_is_none_is_refused(url: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         with_client(url)
     assert "begins with https: or http: or file:" in str(caught.value)
-    assert "canary" not in str(caught.value)
+    assert "canary" not in all_of(caught.value)
 
 
 @pytest.fixture
@@ -346,24 +348,95 @@ def test_an_endpoint_that_repeats_the_secret_does_not_have_it_shown(
     with HTTPServer(("127.0.0.1", 0), EchoingIssuer) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         with pytest.raises(AuthenticationError, match=f"HTTP {status}") as caught:
-            fetch(with_client(f"http://127.0.0.1:{server.server_port}/token?code=QUERY"))
+            fetch(with_client(f"http://127.0.0.1:{server.server_port}/token?code={CANARY}"))
     basic = base64.b64encode(f"{CLIENT_ID}:{SECRET}".encode()).decode()
-    for secret in (SECRET, basic, "QUERY"):
-        assert secret not in str(caught.value)
+    for secret in (SECRET, basic, CANARY):
+        assert secret not in all_of(caught.value)
+
+
+class Parrot:
+    """Answers one request with parts of it, as no HTTP server would."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[bytes, bytes], bytes] = lambda *_: b""  # of the request's first line and its login
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/t?code={CANARY} \xe9"
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(10)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        client, _ = self._listener.accept()
+        with client, client.makefile("rb") as lines:
+            first = lines.readline()
+            login = next((line for line in lines if line.startswith(b"Authorization:")), b"").rstrip()
+            client.sendall(self.answer(first, login))
+
+
+@pytest.fixture
+def parrot() -> Iterator[Parrot]:
+    """A server that answers as the test says, once."""
+    with Parrot() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda first, _: first,
+        lambda _, login: login + b"\r\n",
+        lambda _, login: b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + login,
+        lambda _, login: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + login + b"\r\n",
+    ],
+    ids=["first line", "login as the status", "login, cut", "login as a chunk"],
+)
+def test_what_is_no_http_does_not_show_what_it_repeats(parrot: Parrot, answer: Any) -> None:
+    parrot.answer = answer
+    with pytest.raises(ConnectionLostError, match="cannot be used") as caught:
+        fetch(with_client(parrot.url))
+    basic = base64.b64encode(f"{CLIENT_ID}:{SECRET}".encode()).decode()
+    for secret in (SECRET, basic, CANARY):
+        assert secret not in all_of(caught.value)
+
+
+def test_a_query_is_sent_though_it_has_characters_that_http_does_not_have(issuer: TokenIssuer) -> None:
+    fetch(with_client(f"{issuer.url}?a=%20b&c=d e\xe9\x01"))
+    assert issuer.asked[0].path == "/token?a=%20b&c=d%20e%C3%A9%01"
+
+
+def test_a_name_that_no_host_can_have_is_refused_as_an_endpoint() -> None:
+    with pytest.raises(ConnectionLostError, match=r"cannot be used: .*label"):
+        fetch(with_client(f"http://{'h' * 70}/t"))
 
 
 def test_the_query_of_an_address_is_shown_nowhere() -> None:
-    url = "https://h/token?code=QUERY"
-    assert "QUERY" not in repr(with_client(url))
-    for options in ({}, {"sasl.mechanism": "PLAIN"}, {"sasl.oauthbearer.token.endpoint.url": "ftp://h/?code=QUERY"}):
+    url = f"https://h/token?code={CANARY}"
+    wrong = {"sasl.oauthbearer.token.endpoint.url": f"ftp://h/?code={CANARY}"}
+    assert CANARY not in repr(with_client(url))
+    for options in ({}, {"sasl.mechanism": "PLAIN"}, wrong):
         with pytest.raises(ConfigError) as caught:
             ProducerConfig.from_options({**LOGIN, "sasl.oauthbearer.token.endpoint.url": url, **options})
-        assert "QUERY" not in str(caught.value)
+        assert CANARY not in all_of(caught.value)
 
 
 def test_the_scheme_of_an_address_may_be_in_capitals(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("a.b.c\n")
     assert fetch(config(f"FILE://{tmp_path}/token")).value == "a.b.c"
+
+
+def test_a_token_or_assertion_that_is_not_utf_8_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(CANARY.encode() + b"\xff")
+    for chosen in (config(path.as_uri()), config("http://h/", sasl_oauthbearer_assertion_file=str(path))):
+        with pytest.raises(ConfigError, match=f"byte 0xff in position {len(CANARY)}: ") as caught:
+            fetch(chosen)
+        assert CANARY not in all_of(caught.value)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "fifo"])
