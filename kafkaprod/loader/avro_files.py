@@ -24,6 +24,8 @@ GROUP_ROWS: Final = 65_536
 GROUP_BYTES: Final = 1 << 20  # as they are in the file
 MOST_BLOCK_BYTES: Final = 1 << 30
 MOST_HEADER_BYTES: Final = 64 << 20
+MOST_EMPTY_RECORDS: Final = 1 << 20
+"""Of a block, beyond one a byte: records of nulls take none, and a block of some bytes could have any number."""
 _LONGEST_NUMBER: Final = 10  # bytes
 
 
@@ -72,7 +74,7 @@ class AvroBlocks:
         while (first := self._stream.read(1)) != b"":
             count = self._number(first)
             size = self._number()
-            if count < 0 or not 0 <= size <= MOST_BLOCK_BYTES:
+            if not 0 <= size <= MOST_BLOCK_BYTES or not 0 <= count <= size + MOST_EMPTY_RECORDS:
                 raise LoadError(f"{self._name} is damaged: a block has {count:,} records in {size:,} bytes")
             data = self._take(size)
             if self._take(MARK_BYTES) != self._mark:

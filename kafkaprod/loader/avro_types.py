@@ -81,7 +81,10 @@ class _Types:
         if kind in ("record", "error", "enum", "fixed"):
             return self._defined(schema, space)
         if kind == "array":
-            return pa.list_(self.of(schema["items"], space))
+            items = self.of(schema["items"], space)
+            if _is_empty(items):  # a file of some bytes could have any number of them
+                raise LoadRefusedError(f"{self._source}: an array of its schema has items without a value: {items}")
+            return pa.list_(items)
         if kind == "map":
             return pa.map_(pa.string(), self.of(schema["values"], space))
         if isinstance(kind, dict | list):
@@ -115,6 +118,15 @@ class _Types:
             kind = pa.struct([pa.field(each["name"], self.of(each["type"], space)) for each in schema["fields"]])
         self._named[full] = kind
         return kind
+
+
+def _is_empty(kind: Any) -> bool:
+    """Return whether values of an Arrow type take no byte in the file."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return all(_is_empty(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(types.is_null(kind) or (types.is_fixed_size_binary(kind) and kind.byte_width == 0))
 
 
 def _primitives() -> dict[str, Any]:

@@ -139,3 +139,24 @@ def test_a_file_without_a_name_that_tells_its_format_is_known_by_its_first_bytes
     (tmp_path / "b.csv").write_text("BZh9,PAR1\n1,x\n")
     assert [json.loads(row or b"") for row in values_of(tmp_path / "a.csv")] == [{"ORCID": "1", "name": "x"}]
     assert [json.loads(row or b"") for row in values_of(tmp_path / "b.csv")] == [{"BZh9": "1", "PAR1": "x"}]
+
+
+@pytest.mark.parametrize(
+    "kind", ["null", {"type": "record", "name": "e", "fields": []}, {"type": "fixed", "name": "z", "size": 0}]
+)
+def test_values_without_a_byte_cannot_be_more_than_fit_into_memory(tmp_path: Path, kind: Any) -> None:
+    value = None if kind == "null" else {} if kind["type"] == "record" else b""
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": kind}], [{"x": value}])
+    header, block = path.read_bytes().split(MARK)[:2]
+    assert block == b"\x02\x00"  # one record of no bytes
+    path.write_bytes(header + MARK + b"\x80\x80\x80\x80\x80\x40" + b"\x00" + MARK)
+    with pytest.raises(LoadError, match="a block has 1,099,511,627,776 records in 0 bytes"):
+        values_of(path)
+    path = write(tmp_path / "b.avro", [{"name": "x", "type": {"type": "array", "items": kind}}], [{"x": [value]}])
+    with pytest.raises(LoadRefusedError, match="an array of its schema has items without a value"):
+        values_of(path)
+
+
+def test_records_of_nulls_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": "null"}], [{"x": None}] * 5_000)
+    assert values_of(path) == [b'{"x":null}'] * 5_000
