@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 from kafkaprod import __version__
 from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, forget_interrupts, prepare_process
 from kafkaprod.errors import ConfigError, KafkaError, TopicNotFoundError
-from kafkaprod.text import printable
+from kafkaprod.text import printable, why_unsendable
 
 # numpy's linear algebra, which nothing here uses, would start a thread a core, each of which spins for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -101,6 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return abandon_stdout()
     except (KafkaError, OSError) as error:
         return _fail(name, error)
+    except UnicodeEncodeError:
+        wrong = [place for place, argument in enumerate(given, 1) if why_unsendable(argument)]
+        if not wrong:
+            raise
+        # Not itself: it may be a password.
+        return _fail(name, ConfigError(f"argument {wrong[0]} of the command line is not UTF-8, as its use needs it"))
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return signals.exit_code(INTERRUPTED)

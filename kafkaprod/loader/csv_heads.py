@@ -18,7 +18,7 @@ READ_BYTES: Final = 64 << 10
 FEW_ROWS: Final = 64
 _LONGEST_INLINE: Final = 12  # bytes of a row that a view has itself
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")  # behind a last "\r" a "\n" may follow
-_SEPARATOR_LINE: Final = re.compile(rb'"?sep=([^\r\n])"?[\r\n]*')
+_SEPARATOR_LINE: Final = re.compile(rb'"?sep=([\t !#-~])"?[\r\n]*')  # what --separator takes
 
 SplitRows = Callable[[Text, bool, int], Cut]
 
@@ -104,14 +104,10 @@ def has_comment(text: Text, prefix: bytes) -> bool:
 
 def _end_of_line(view: memoryview, at: int, is_last: bool) -> int | None:
     """Return where the line behind a place begins; None: it is not known yet."""
-    size = READ_BYTES
-    while True:
-        found = _LINE_END.search(bytes(view[at : at + size]))
-        if found is not None:
-            return at + found.end()
-        if at + size >= len(view):
-            return len(view) if is_last else None
-        size *= 2
+    found = _LINE_END.search(view, at)
+    if found is not None:
+        return found.end()
+    return len(view) if is_last else None
 
 
 def _first_comment(cut: Cut, view: memoryview, prefix: bytes) -> int | None:

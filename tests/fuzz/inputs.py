@@ -3,7 +3,7 @@
 | kind       | inputs                                                                                                 |
 |------------|--------------------------------------------------------------------------------------------------------|
 | `messages` | requests and answers of every version, batches of records, the compiled answers of Produce, connections |
-| `files`    | CSV, JSON, lines, Arrow and Parquet behind every codec, read as a load does                            |
+| `files`    | CSV, JSON, lines, Arrow, Parquet, ORC and Avro behind every codec, read as a load does                 |
 | `texts`    | properties, JAAS, options, manifests, Avro schemas, and rows for the compiled splitters                |
 
 Each is taken from a whole one, changed, and read or refused. A crash, an exception that no caller could expect or more
@@ -23,9 +23,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod._core.text.csv_splitter import split_csv
 from kafkaprod._core.text.row_splitter import find_fields, split_elements, split_lines
@@ -34,12 +35,18 @@ from kafkaprod.config.jaas import parse_jaas
 from kafkaprod.config.properties import parse_properties
 from kafkaprod.errors import CorruptDataError, KafkaError
 from kafkaprod.loader.manifest import Manifest
+from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.tables.row_plan import RowPlan
 from tests.fuzz import response_targets
 from tests.fuzz.targets import read_batch
 from tests.support.net.protocol_samples import ALL_VERSIONS, samples
 
+if TYPE_CHECKING:
+    from tests.support.loader.damage import Sample
+
 MOST_CPU_S: Final = 5.0
 """Of one input; the sanitizers make everything slower."""
+PLAIN: Final = ReadOptions(RowPlan(""))
 CORPUS: Final = Path(__file__).parent / "corpus"
 MEMORY: Final = Path("/dev/shm")
 """For the files: on a disk half of the time of an input is that of making its file."""
@@ -129,8 +136,27 @@ class _Files:
 
     def __call__(self, rng: random.Random) -> str:
         sample, data = rng.choice(self._samples)
-        rows = sample.rows(damaged(data, rng), self._directory)
+        options = PLAIN
+        if rng.random() < 0.5 and sample.codec == "none":
+            sample, data, options = _otherwise(sample, data, rng)
+        rows = sample.rows(damaged(data, rng), self._directory, options)
         return f"{sample.format} {'refused' if isinstance(rows, str) else 'read'}"
+
+
+def _otherwise(sample: Sample, data: bytes, rng: random.Random) -> tuple[Sample, bytes, ReadOptions]:
+    """Read texts in another way: below other lines, as documents, or as the array in one."""
+    if sample.format == "csv":
+        above = b"".join(rng.choice([b"", b"sep=;\n", b"# of 2024\n", b'"\n', b"\r\n"]) for _ in range(3))
+        comment = rng.choice(["", "#", "na", "\u00e9"])
+        data = b"1,#\n# 2\n".join([above + data, data.replace(b",", b";")])
+        return sample, data, replace(PLAIN, skip_lines=rng.choice([0, 0, 1, 3, 1 << 70]), comment=comment)
+    if sample.format == "jsonl":
+        return replace(sample, format="documents"), data.replace(b"\n", rng.choice([b"\n", b" ", b""])), PLAIN
+    if sample.format == "json":
+        before = rng.choice([b"{", b'{"x":[1,"]"],', b'{"x":{"features":[]},', b'{"features":null,'])
+        whole = before + b'"features":' + data + rng.choice([b"}", b',"y":"}"}\n'])
+        return sample, whole, replace(PLAIN, elements="features")
+    return sample, data, PLAIN
 
 
 def _options(text: str) -> None:

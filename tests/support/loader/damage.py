@@ -33,6 +33,7 @@ from kafkaprod.tables.row_plan import RowPlan
 ROWS: Final = 30
 WAYS: Final = ("file", "pipe", "stdin")
 REFUSED: Final = "refused"
+PLAIN: Final = ReadOptions(RowPlan(""))
 
 Rows = list[bytes | None]
 
@@ -171,19 +172,19 @@ class Sample:
         """Whether every other byte can be told."""
         return self.codec != "none" or self.format not in WITHOUT_CHECKSUM
 
-    def rows(self, data: bytes, directory: Path) -> Rows | str:
+    def rows(self, data: bytes, directory: Path, options: ReadOptions = PLAIN) -> Rows | str:
         """The rows that a load would send without a complaint, or REFUSED."""
         try:
-            return list(self._read(data, directory))
+            return list(self._read(data, directory, options))
         except KafkaError:
             return REFUSED
 
-    def _read(self, data: bytes, directory: Path) -> Iterator[bytes | None]:
+    def _read(self, data: bytes, directory: Path, options: ReadOptions) -> Iterator[bytes | None]:
         kind = self.format.partition(" ")[0]
         if self.way == "file":
             path = directory / f"a.{self.codec}"
             path.write_bytes(data)
-            yield from _values(str(path), kind, None if self.codec == "none" else self.codec)
+            yield from _values(str(path), kind, None if self.codec == "none" else self.codec, options)
             return
         reading, writing = os.pipe()
         os.write(writing, data)
@@ -198,9 +199,9 @@ class Sample:
                 sys.stdin = before
 
 
-def _values(name: str, kind: str, codec: str | None) -> Iterator[bytes | None]:
+def _values(name: str, kind: str, codec: str | None, options: ReadOptions = PLAIN) -> Iterator[bytes | None]:
     for source in find_sources([name], kind, codec):
-        for block in read_rows(source, ReadOptions(RowPlan(""))):
+        for block in read_rows(source, options):
             if block.bad:
                 raise LoadError(str(block.bad[0]))
             for place in range(block.row_count):

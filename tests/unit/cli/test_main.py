@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod import __version__
+from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.cli.documentation import cli_page
 from kafkaprod.cli.main import COMMANDS, EXAMPLES, build_parser, main
 
@@ -174,3 +175,15 @@ def test_the_package_runs_as_a_program() -> None:
     """The module `kafkaprod.__main__` is the command line."""
     done = subprocess.run([sys.executable, "-m", "kafkaprod", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"kafkaprod {__version__}\n"
+
+
+@pytest.mark.parametrize("flag", ["--separator", "--quote", "--comment", "--elements"])
+def test_an_argument_that_is_not_utf_8_is_named_by_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    path = tmp_path / ("a.json" if flag == "--elements" else "a.csv")
+    path.write_text("a,b\n1,2\n")
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        given = ["load", "-t", "t", "-b", broker.bootstrap_servers, flag, "\udcff", str(path)]
+        assert main(given) == 2
+    assert "argument 7 of the command line is not UTF-8" in capsys.readouterr().err

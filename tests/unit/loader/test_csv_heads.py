@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, check_columns
 from kafkaprod.tables.row_plan import RowPlan, Template
@@ -99,3 +99,11 @@ def test_comments_at_random_places_change_no_row(tmp_path: Path) -> None:
     plain = read(tmp_path / "a.csv", "\n".join(["a,b", *rows]))
     assert read(tmp_path / "b.csv", "\n".join(["a,b", *with_comments]), comment="%") == plain
     assert len(plain) == 500
+
+
+@pytest.mark.parametrize("named", [b"\0", b"\xff", b'"', "é".encode(), b"\x1b"])
+def test_a_line_that_names_no_possible_separator_is_a_line_as_others(tmp_path: Path, named: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"sep=" + named + b"\na,b\n1,2\n")
+    with pytest.raises(LoadError, match=r"has one column, 'sep=|no column names"):
+        values_of(path)
