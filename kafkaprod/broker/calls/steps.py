@@ -14,12 +14,11 @@ from typing import Generic, Protocol, TypeVar
 from kafkaprod.broker.calls.request import CloseConnectionError, Deferred, Outcome, Ready
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.schema import Response
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ReadyT = TypeVar("ReadyT", bound=Response)
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
 FIRST_SLICE_MS = 5
 _LATER_SLICE_MS = 50
@@ -164,12 +163,12 @@ def run_in_loop_steps(
     return run_in_steps(steps, broker.clock, run_later, finish, refuse, later_slice_ms=FIRST_SLICE_MS)
 
 
-def run_in_control_steps(broker: Threads, steps: Steps[ReadyT], refuse: Callable[[int], Ready]) -> Outcome:
+def run_in_control_steps(broker: Threads, steps: Steps[OutcomeT], refuse: Callable[[int], Ready]) -> Outcome:
     """Run the steps of a change on the control thread; they do not end with the client.
 
     Args:
         broker: Has the control thread, on which this is called.
-        steps: The change; what they return is the outcome.
+        steps: The change; what they return is the outcome, or one that comes later.
         refuse: Makes the answer to an exception after the first slice.
     """
 
@@ -194,7 +193,7 @@ def each_short(changes: Generator[None, None, T]) -> Steps[T]:
         yield Pause.SHORT
 
 
-def _same(outcome: ReadyT) -> ReadyT:
+def _same(outcome: OutcomeT) -> OutcomeT:
     return outcome
 
 

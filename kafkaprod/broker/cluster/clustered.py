@@ -226,7 +226,7 @@ class Clustered(Standing):
 
     def create_topics(self, body: CreateTopicsRequest, refuse: Refuse) -> Outcome:
         """Check the topics, and have the controller make those that pass."""
-        return forwarded_topics.create_topics(self._broker, body)
+        return forwarded_topics.create_topics(self._broker, body, refuse)
 
     def create_partitions(self, body: CreatePartitionsRequest, refuse: Refuse) -> Outcome:
         """Check the topics, and have the controller add partitions to those that pass."""

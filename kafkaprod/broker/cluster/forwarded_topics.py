@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
+from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE, default_values
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.storage.format.log_config import LogConfig
@@ -34,8 +35,12 @@ if TYPE_CHECKING:
 _DEFAULT = -1
 
 
-def create_topics(broker: Broker, body: CreateTopicsRequest) -> Outcome:
-    """Check the topics, and have the cluster's controller make those that pass."""
+def create_topics(broker: Broker, body: CreateTopicsRequest, refuse: Callable[[int], Response]) -> Outcome:
+    """Check the topics in steps, and have the cluster's controller make those that pass."""
+    return run_in_control_steps(broker, _check_and_create(broker, body), refuse)
+
+
+def _check_and_create(broker: Broker, body: CreateTopicsRequest) -> Steps[Outcome]:
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatableTopicResult] = {}
     passed = []
@@ -46,11 +51,12 @@ def create_topics(broker: Broker, body: CreateTopicsRequest) -> Outcome:
             passed.append(wanted)
         except BrokerError as error:
             results[wanted.name] = failed_topic(wanted.name, error)
+        yield Pause.SHORT
 
     def finish(response: Response | None) -> CreateTopicsResponse:
-        made = response.topics if isinstance(response, CreateTopicsResponse) else []
+        made = {topic.name: topic for topic in response.topics} if isinstance(response, CreateTopicsResponse) else {}
         for wanted in passed:
-            outcome = next((topic for topic in made if topic.name == wanted.name), None)
+            outcome = made.get(wanted.name)
             result = results[wanted.name]
             result.error_code = ErrorCode.REQUEST_TIMED_OUT if outcome is None else outcome.error_code
             result.error_message = None if outcome is None else outcome.error_message

@@ -187,6 +187,11 @@ class Controller:
         event.reply(decision.answer)
         return True
 
+    def note_heartbeat(self, event: Heartbeat) -> None:
+        """Note that a broker lives when its heartbeat comes: thousands of events may be before it in the queue."""
+        if self.context.broker_error(event.broker_id, event.broker_epoch) == ErrorCode.NONE:
+            registrations.note_life(self.context, event.broker_id, event.arrived_ms)
+
     def extend_sessions(self, paused_ms: int, now_ms: int) -> None:
         """Give every broker the time in which this process was paused and could not take heartbeats."""
         for broker_id in self.context.sessions:

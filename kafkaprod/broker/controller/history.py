@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.log import MetadataBatch
@@ -35,14 +35,17 @@ _RESOURCES = {2: "topic", 4: "broker", 16: "client metrics", 32: "group"}
 
 def sentences(batch: MetadataBatch, image: ClusterImage) -> Iterator[str]:
     """Describe each record of a batch that is about to be applied to `image`."""
-    names = {topic.topic_id: topic.name for topic in image.topics.values()}
+    new = {record.topic_id: record.name for record in batch.records if isinstance(record, TopicRecord)}
+
+    def name_of(topic_id: uuid.UUID | None) -> str:
+        known = None if topic_id is None else image.topics.get(topic_id)
+        return known.name if known is not None else new.get(topic_id, str(topic_id))
+
     for record in batch.records:
-        if isinstance(record, TopicRecord) and record.topic_id is not None:
-            names[record.topic_id] = record.name
-        yield _sentence(record, image, names)
+        yield _sentence(record, image, name_of)
 
 
-def _sentence(record: Struct, image: ClusterImage, names: dict[uuid.UUID, str]) -> str:
+def _sentence(record: Struct, image: ClusterImage, name_of: Callable[[uuid.UUID | None], str]) -> str:
     match record:
         case RegisterBrokerRecord():
             return f"broker {record.broker_id} registers" + ("" if record.fenced else ", unfenced")
@@ -53,14 +56,14 @@ def _sentence(record: Struct, image: ClusterImage, names: dict[uuid.UUID, str]) 
         case TopicRecord():
             return f"topic {record.name} is created, id {record.topic_id}"
         case RemoveTopicRecord():
-            return f"topic {_name(record.topic_id, names)} is deleted"
+            return f"topic {name_of(record.topic_id)} is deleted"
         case PartitionRecord():
-            place = f"{_name(record.topic_id, names)}-{record.partition_id}"
+            place = f"{name_of(record.topic_id)}-{record.partition_id}"
             return f"{place} is created: leader {_broker(record.leader)}, ISR {_list(record.isr)}, replicas " + _list(
                 record.replicas
             )
         case PartitionChangeRecord():
-            return f"{_name(record.topic_id, names)}-{record.partition_id}: {_change(record, image)}"
+            return f"{name_of(record.topic_id)}-{record.partition_id}: {_change(record, image)}"
         case ConfigRecord():
             kind = _RESOURCES.get(record.resource_type, f"resource {record.resource_type}")
             change = "is deleted" if record.value is None else f"= {record.value}"
@@ -116,10 +119,6 @@ def _change(record: PartitionChangeRecord, image: ClusterImage) -> str:
         if new is not None:
             changes.append(f"{label} {_list(new)}")
     return ", ".join(changes) or "changes"
-
-
-def _name(topic_id: uuid.UUID | None, names: dict[uuid.UUID, str]) -> str:
-    return str(topic_id) if topic_id is None else names.get(topic_id, str(topic_id))
 
 
 def _broker(number: int) -> str:

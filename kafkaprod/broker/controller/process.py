@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 _PUSH_TIMEOUT_MS = 2_000
 _STALL_MS = 500
+_EVENTS_MS = 50
 _HISTORY_LINES = 2_000
 
 
@@ -169,8 +170,9 @@ class ControllerProcess:
         while self._posted:
             self._posted.popleft()()
         self.controller.context.wall_offset_ms = self._clock.wall_ms() - now_ms
-        while self.controller.turn(self._clock.now_ms()):
-            pass
+        ends_ms = self._clock.now_ms() + _EVENTS_MS
+        while self.controller.turn(self._clock.now_ms()) and self._clock.now_ms() < ends_ms:
+            pass  # a request may be thousands of events: heartbeats are read, and slices sent, between them
         self._push()
         for link in list(self._links.values()):
             link.on_time()

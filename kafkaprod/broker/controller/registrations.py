@@ -49,7 +49,7 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
         return Decision([], Registered(ErrorCode.INCONSISTENT_CLUSTER_ID, -1))
     known = context.image.brokers.get(event.broker_id)
     if known is not None and known.incarnation_id == event.incarnation_id:
-        _beat(context, event.broker_id, now_ms)
+        note_life(context, event.broker_id, now_ms)
         return Decision([], Registered(ErrorCode.NONE, known.epoch))
     if known is not None and not known.is_fenced and context.is_alive(known, now_ms):
         return Decision([], Registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1))
@@ -74,7 +74,7 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
     ]
     if known is not None and event.previous_epoch != known.epoch:
         records += _leave(context, event.broker_id)
-    _beat(context, event.broker_id, now_ms)
+    note_life(context, event.broker_id, now_ms)
     context.applied[event.broker_id] = 0
     context.shutdown_offsets.pop(event.broker_id, None)
     return Decision(records, Registered(ErrorCode.NONE, epoch))
@@ -95,7 +95,7 @@ def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Deci
     if error != ErrorCode.NONE:
         return Decision([], HeartbeatAnswer(error))
     broker = context.image.brokers[event.broker_id]
-    _beat(context, event.broker_id, event.arrived_ms)
+    note_life(context, event.broker_id, event.arrived_ms)
     context.applied[event.broker_id] = max(context.applied.get(event.broker_id, 0), event.metadata_offset)
     if event.wants_shutdown:
         return _shut_down(context, broker)
@@ -148,7 +148,8 @@ def fence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
     return [change, *_leave(context, broker.broker_id)]
 
 
-def _beat(context: ControllerContext, broker_id: int, now_ms: int) -> None:
+def note_life(context: ControllerContext, broker_id: int, now_ms: int) -> None:
+    """Let the session of a broker that was heard of begin again."""
     context.sessions[broker_id] = max(context.sessions.get(broker_id, 0), now_ms + context.session_timeout_ms)
 
 

@@ -123,6 +123,7 @@ def _register(controller: Controller, request: BrokerRegistrationRequest, now_ms
 
 def _beat(controller: Controller, request: BrokerHeartbeatRequest, now_ms: int, reply: Reply) -> None:
     event = wire.heartbeat_event(request, now_ms, lambda answer: reply(wire.heartbeat_response(answer)))
+    controller.note_heartbeat(event)
     controller.queue.put(event, now_ms)
 
 

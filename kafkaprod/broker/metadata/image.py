@@ -132,6 +132,7 @@ class ClusterImage:
         self.topics: dict[uuid.UUID, TopicImage] = {}
         self.topic_ids: dict[str, uuid.UUID] = {}
         self.partitions: dict[PartitionKey, PartitionImage] = {}
+        self._partitions_by_topic: dict[uuid.UUID, dict[int, PartitionKey]] = {}  # by index
         self.configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
@@ -169,10 +170,7 @@ class ClusterImage:
 
     def partitions_of_topic(self, topic_id: uuid.UUID) -> list[PartitionImage]:
         """A topic's partitions by index."""
-        return sorted(
-            (partition for partition in self.partitions.values() if partition.topic_id == topic_id),
-            key=lambda partition: partition.index,
-        )
+        return [self.partitions[key] for _, key in sorted(self._partitions_by_topic.get(topic_id, {}).items())]
 
     # -- one function a record -----------------------------------------------------------------------------------------
 
@@ -220,7 +218,7 @@ class ClusterImage:
         topic = self.topics.pop(_known(record.topic_id))
         if self.topic_ids.get(topic.name) == topic.topic_id:
             del self.topic_ids[topic.name]
-        removed = frozenset(key for key in self.partitions if key[0] == topic.topic_id)
+        removed = frozenset(self._partitions_by_topic.pop(topic.topic_id, {}).values())
         for key in removed:
             del self.partitions[key]
         return removed
@@ -239,6 +237,7 @@ class ClusterImage:
             tuple(record.removing_replicas),
         )
         self.partitions[partition.key] = partition
+        self._partitions_by_topic.setdefault(partition.topic_id, {})[partition.index] = partition.key
         return frozenset((partition.key,))
 
     def _change_partition(self, _: int, record: PartitionChangeRecord) -> frozenset[PartitionKey]:

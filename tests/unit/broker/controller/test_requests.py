@@ -6,6 +6,7 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import AlterConfig, TopicAnswer
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -15,6 +16,7 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkaprod.protocol.schema import Request
+from tests.support.cluster.controller import Rig
 
 TOPIC = 2
 
@@ -76,3 +78,19 @@ def test_a_refused_option_is_an_error_of_its_resource_only() -> None:
     (response,) = responses
     answers = [(each.resource_name, each.error_code, each.error_message) for each in response.responses]
     assert answers == [("a", 0, None), ("b", ErrorCode.NOT_CONTROLLER, "moved")]
+
+
+def test_a_broker_whose_heartbeat_waits_behind_many_events_stays_alive() -> None:
+    """A request for 10,000 topics is as many events, which take longer than a session."""
+    rig = Rig()
+    asked, (broker_id, epoch) = rig.controller, next(iter(rig.epochs.items()))
+    topics = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(20)]
+    on_request(asked, CreateTopicsRequest(topics=topics), 0, lambda _: None)
+    beat = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
+    on_request(asked, beat, 90, lambda _: None)
+    on_request(asked, BrokerHeartbeatRequest(broker_id=2, broker_epoch=rig.epochs[2] + 1), 90, lambda _: None)
+    for now_ms in range(95, 110):  # the heartbeats' own events come later
+        asked.turn(now_ms)
+    assert len(asked.queue) > 2
+    fenced = {broker.broker_id: broker.is_fenced for broker in asked.context.image.brokers.values()}
+    assert fenced == {1: False, 2: True, 3: True}
