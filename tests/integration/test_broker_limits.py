@@ -24,12 +24,24 @@ from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.server import admission
 from kafkaprod.broker.server import server as server_module
+from kafkaprod.broker.server.long_messages import shorten_messages
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from kafkaprod.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from kafkaprod.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkaprod.protocol.messages.produce import (
     PartitionProduceData,
@@ -37,6 +49,7 @@ from kafkaprod.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kafkaprod.protocol.schema import Request, Response
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.net.raw_client import RawClient
@@ -352,3 +365,17 @@ def test_names_of_strangers_do_not_forge_lines_of_the_log(tmp_path: Path, caplog
         assert stranger.is_closed_by_broker()
     assert any("everything is lost" in record.getMessage() for record in caplog.records)
     assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+def test_names_as_long_as_texts_may_be_are_refused_with_a_short_message() -> None:
+    name = "n" * 32_767
+    long_names: list[tuple[Request, type[Response]]] = [
+        (DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])]), DescribeProducersResponse),
+        (DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1), DeleteTopicsResponse),
+        (DescribeClientQuotasRequest(components=[ComponentData(entity_type=name)]), DescribeClientQuotasResponse),
+    ]
+    with EmbeddedBroker() as broker, RawClient(broker.bootstrap_servers) as client:
+        for request, response_class in long_names:
+            answer = client.call(request, response_class, request.versions[1])
+            assert 'nnn..."' in str(answer).replace("'", '"')
+            assert not shorten_messages(answer)

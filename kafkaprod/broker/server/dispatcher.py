@@ -28,6 +28,7 @@ from kafkaprod.broker.calls.request import (
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
+from kafkaprod.broker.server.long_messages import shorten_messages
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.throttling import Throttle, name_wait
@@ -244,7 +245,7 @@ class Dispatcher:
         if wait_ms:
             exchange.encoded = None
         try:
-            self._queue(exchange, ready)
+            self._queue_shortened(exchange, ready)
         except (KafkaError, ValueError):
             logger.exception("%s: the answer cannot be encoded", exchange.handler.API.name)
             self._loop.close_session(session)
@@ -254,6 +255,15 @@ class Dispatcher:
             self._loop.push(session)
         else:
             self._answered(session)
+
+    def _queue_shortened(self, exchange: _Exchange, ready: Ready) -> None:
+        """Queue the answer, with shorter error messages if it cannot be encoded with those that it has."""
+        try:
+            self._queue(exchange, ready)
+        except ValueError:
+            if not isinstance(ready, Response) or not shorten_messages(ready):
+                raise
+            self._queue(exchange, ready)
 
     def _queue(self, exchange: _Exchange, ready: Ready) -> None:
         session, received = exchange.session, exchange.received
