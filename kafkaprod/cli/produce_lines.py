@@ -8,13 +8,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import printable
 
 Header = tuple[str, bytes | None]
+
+_LATEST_MS: Final = (1 << 63) - 1
 
 
 class Rows(NamedTuple):
@@ -156,7 +158,10 @@ class Envelopes:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    found = json.loads(line)
+    try:
+        found = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
     return found
@@ -166,7 +171,10 @@ def _data(envelope: dict[str, Any], names: tuple[str, ...]) -> bytes | None:
     """Return what the first of these fields holds; what is not a text goes as JSON."""
     for name in names:
         if f"{name}_base64" in envelope:
-            return base64.b64decode(envelope[f"{name}_base64"], validate=True)
+            text = envelope[f"{name}_base64"]
+            if not isinstance(text, str):
+                raise ValueError(f"{name}_base64 is not a text")
+            return base64.b64decode(text, validate=True)
         if name in envelope:
             data = envelope[name]
             if data is None or isinstance(data, str):
@@ -197,6 +205,6 @@ def _timestamp(envelope: dict[str, Any], now_ms: int) -> int:
     found = envelope.get("ts", envelope.get("timestamp"))
     if found is None or found == -1:
         return now_ms
-    if isinstance(found, bool) or not isinstance(found, int):
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= _LATEST_MS:
         raise ValueError("ts is not a number of milliseconds")
     return found
