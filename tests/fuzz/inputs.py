@@ -5,6 +5,7 @@
 | `messages` | requests and answers of every version, batches of records, the compiled answers of Produce, connections |
 | `files`    | CSV, JSON, lines, Arrow, Parquet, ORC and Avro behind every codec, read as a load does                 |
 | `texts`    | properties, JAAS, options, manifests, Avro schemas, and rows for the compiled splitters                |
+| `requests` | whole requests of values at the ends of their types, to an embedded broker's handlers                  |
 
 Each is taken from a whole one, changed, and read or refused. A crash, an exception that no caller could expect or more
 than `MOST_CPU_S` of CPU time ends the run with status 1. Input i depends on the seed and i only: `--first i --count 1`.
@@ -213,6 +214,12 @@ def _offsets(text: str) -> None:
     parse_reader_options({"subscribe": "orders", "startingOffsets": text, "kafka.bootstrap.servers": "a:1"})
 
 
+def _requests(directory: Path) -> Check:
+    from tests.fuzz.extreme_requests import ExtremeRequests
+
+    return ExtremeRequests(directory)
+
+
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +244,7 @@ def fuzz(kind: str, seed: int, first: int, count: int) -> tuple[collections.Coun
             "messages": _Messages,
             "files": lambda: _Files(Path(directory)),
             "texts": lambda: _texts,
+            "requests": lambda: _requests(Path(directory)),
         }
         names: collections.Counter[str] = collections.Counter()
         found: list[str] = []
@@ -249,7 +257,7 @@ def fuzz(kind: str, seed: int, first: int, count: int) -> tuple[collections.Coun
 def main() -> int:
     """Run as the command line says; 0 if nothing was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.inputs", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("kind", choices=["messages", "files", "texts"])
+    parser.add_argument("kind", choices=["messages", "files", "texts", "requests"])
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)

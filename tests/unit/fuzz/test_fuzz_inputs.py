@@ -14,7 +14,7 @@ from tests.fuzz import inputs
 from tests.fuzz.changing_arrays import FIELDS, ChangingArrays
 
 
-@pytest.mark.parametrize(("kind", "count"), [("messages", 1500), ("files", 150), ("texts", 1500)])
+@pytest.mark.parametrize(("kind", "count"), [("messages", 1500), ("files", 150), ("texts", 1500), ("requests", 300)])
 def test_damaged_inputs_are_read_or_refused(kind: str, count: int) -> None:
     names, found = inputs.fuzz(kind, 1, 0, count)
     assert not found, found[0]
