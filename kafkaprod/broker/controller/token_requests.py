@@ -66,8 +66,10 @@ def creation_response(request: CreateDelegationTokenRequest, requester: str, ans
         answer: What became of it.
     """
     token = answer.token
-    owner_type, owner_name = principal_parts(owner_of(request, requester))
     requester_type, requester_name = principal_parts(requester)
+    owner_type, owner_name = requester_type, requester_name
+    if request.owner_principal_name:  # as it was given: split otherwise, a part may be longer than a text can be
+        owner_type, owner_name = request.owner_principal_type or "", request.owner_principal_name
     return CreateDelegationTokenResponse(
         error_code=answer.error,
         principal_type=owner_type,

@@ -199,3 +199,9 @@ def test_a_restart_keeps_tokens_and_the_key_is_shown_nowhere(box: BrokerWithoutS
     assert (entry.value, entry.is_sensitive, entry.config_type, entry.config_source) == (None, True, 9, 4)
     assert KEY not in repr(again.broker.config) + repr(answer)
     again.broker.close()
+
+
+def test_an_owner_is_answered_as_it_was_given(box: BrokerWithoutSockets) -> None:
+    answer = made(box, owner_principal_type="User:ann", owner_principal_name="n" * 32_767)
+    assert answer.error_code
+    assert (answer.principal_type, len(answer.principal_name)) == ("User:ann", 32_767)
