@@ -24,6 +24,7 @@ from kafkaprod.structs import INT32_MAX
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_PARTITIONS_OF_TOPIC = 10_000  # each takes a directory, four files and a descriptor
+MAX_LOG_DIRS = 16  # with data_dir
 MAX_PARTITIONS_OF_REQUEST = 10_000  # Kafka: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
 
 
@@ -62,6 +63,9 @@ class BrokerConfig:
 
     Attributes:
         data_dir: Made with mode 0700 and locked.
+        log_dirs: Further directories for partitions; with `data_dir`, the first one, they are Kafka's log.dirs. They
+            must be on the broker's own machine, as `data_dir`.
+        log_dir_move_bytes_per_s: replica.alter.log.dirs.io.max.bytes.per.second; of partitions that move between them.
         host: Address to listen on.
         listeners: Several sockets in place of `host` and `port`, see `broker.listeners`.
         port: 0 takes a free one.
@@ -96,6 +100,8 @@ class BrokerConfig:
     """
 
     data_dir: str
+    log_dirs: tuple[str, ...] = ()
+    log_dir_move_bytes_per_s: int = 2**63 - 1
     host: str = DEFAULT_HOST
     port: int = 9092
     listeners: tuple[Listener, ...] = ()
@@ -132,6 +138,10 @@ class BrokerConfig:
             raise ConfigError(f"port={self.port} is not in 0..65535")
         if not 1 <= self.num_partitions <= MAX_PARTITIONS_OF_TOPIC:
             raise ConfigError(f"num_partitions={self.num_partitions} is not in 1..{MAX_PARTITIONS_OF_TOPIC}")
+        if len(self.log_dirs) >= MAX_LOG_DIRS:
+            raise ConfigError(f"log_dirs has {len(self.log_dirs)} directories, the limit is {MAX_LOG_DIRS - 1}")
+        if self.log_dirs and self.cluster is not None:
+            raise ConfigError("log_dirs is for a broker alone: each broker of a cluster has one directory")
         if self.node_id < 0:
             raise ConfigError(f"node_id={self.node_id} must not be negative")
         for listener in self.listeners:

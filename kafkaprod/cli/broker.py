@@ -26,6 +26,7 @@ from kafkaprod.text import address_text
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
+_LOG_DIR_HELP = "a further directory for partitions, which are spread over all; needs --data-dir; repeatable"
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
 )
@@ -45,6 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     add = parser.add_argument
     add("--data-dir", metavar="DIR", help=_DATA_DIR_HELP)
+    add("--log-dir", action="append", default=[], metavar="DIR", help=_LOG_DIR_HELP)
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
     add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
@@ -90,8 +92,11 @@ def run(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace, data_dir: str) -> int:
     if os.path.exists(data_dir) and not os.path.isdir(data_dir):
         raise ConfigError(f"--data-dir {data_dir} is not a directory")
+    if options.log_dir and options.data_dir is None:
+        raise ConfigError("--log-dir needs --data-dir: topics must not be forgotten where their records are kept")
     config = BrokerConfig(
         data_dir=data_dir,
+        log_dirs=tuple(options.log_dir),
         host=options.host,
         port=options.port,
         listeners=parse_listeners(options.listeners, options.host) if options.listeners else (),
@@ -117,7 +122,10 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         signal.signal(number, lambda *_: server.stop())
     host, port = next(iter(server.bound.values()))
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
-    print(f"listening on {address_text(host, port)}, data in {config.data_dir}{fate}", flush=True)
+    print(
+        f"listening on {address_text(host, port)}, data in {', '.join([config.data_dir, *config.log_dirs])}{fate}",
+        flush=True,
+    )
     for name, endpoint in server.bound.items() if config.listeners else ():
         print(f"  {name}://{address_text(endpoint.host, endpoint.port)}", flush=True)
     print(

@@ -146,7 +146,7 @@ def test_crash_after_each_append_and_inside_it(
     tmp_path: Path, recorder: Recorder, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     box = BrokerWithoutSockets(tmp_path, topics={TOPIC: len(PARTITIONS)}, transactions=config_of(level))
-    recorder.source = Path(box.broker.log_dir.path)
+    recorder.source = Path(box.broker.log_dirs.first.path)
     history = write_history(box, recorder, level)
     recorder.source = None
     now_ms = box.clock.now_ms()

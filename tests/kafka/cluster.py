@@ -46,6 +46,7 @@ from tests.kafka.runtime import (
     FAST_START,
     broker_class_path,
     class_data_archive,
+    format_further,
     format_storage,
     java,
 )
@@ -72,6 +73,7 @@ class KafkaCluster:
         features: feature levels instead of the release's own, such as ``{"transaction.version": 1}``.
         jvm_options: added to the command line.
         plug_ins: a class path behind the broker's own.
+        further_log_dirs: how many log directories each node has besides that of its metadata.
         full_speed: leave the JVM's optimizing compiler on (slower start, faster under load): for benchmarks.
 
     The ports are chosen here, so that proxies can be made between construction and `start`.
@@ -87,6 +89,7 @@ class KafkaCluster:
         features: Mapping[str, int] | None = None,
         jvm_options: Sequence[str] = (),
         plug_ins: str = "",
+        further_log_dirs: int = 0,
         full_speed: bool = False,
     ) -> None:
         unknown = set(listeners) - set(LISTENERS)
@@ -102,6 +105,7 @@ class KafkaCluster:
         self._overrides = dict(overrides or {})
         self._features = dict(features or {})
         self._plug_ins = plug_ins
+        self._further_log_dirs = further_log_dirs
         self._jvm_options = ("-Xmx512m", *(() if full_speed else FAST_START), *jvm_options)
         names = ("INTERNAL", "CONTROLLER", *self.listeners)
         ports = iter(free_ports(nodes * len(names) + 1))
@@ -123,6 +127,12 @@ class KafkaCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def log_dirs(self, node_id: int) -> list[Path]:
+        """The log directories of a node."""
+        numbers = range(1, self._further_log_dirs + 1)
+        first = self.directory / f"node-{node_id}"
+        return [first, *(self.directory / f"node-{node_id}-{number}" for number in numbers)]
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 
@@ -165,9 +175,11 @@ class KafkaCluster:
         """Start one node without waiting for it."""
         if self.is_running(node_id):
             raise RuntimeError(f"node {node_id} is already running")
-        data = self.directory / f"node-{node_id}"
+        data = self.log_dirs(node_id)[0]
         if self._zookeeper is None and not data.exists():
             format_storage(data, version=self.version, node_id=node_id, scram_users=SASL_USERS, features=self._features)
+            for number, further in enumerate(self.log_dirs(node_id)[1:], 1):
+                format_further(further, node_id, number)
         command = java(
             os.pathsep.join(filter(None, (broker_class_path(self.version), self._plug_ins))),
             "kafka.Kafka",
@@ -326,6 +338,7 @@ class KafkaCluster:
             certificates=self.certificates,
         )
         path = self.directory / f"node-{node_id}.properties"
+        properties["log.dirs"] = ",".join(map(str, self.log_dirs(node_id)))
         path.write_text("".join(f"{name}={value}\n" for name, value in (properties | self._overrides).items()))
         return path
 

@@ -141,9 +141,17 @@ def format_storage(
     properties.write_text("\n".join([*lines, f"node.id={node_id}", f"directory.id={_directory_id(node_id)}", ""]))
 
 
-def _directory_id(node_id: int) -> str:
+def format_further(target: Path, node_id: int, number: int) -> None:
+    """Make a log directory of a node besides that of its metadata."""
+    target.mkdir()
+    (target / "meta.properties").write_text(
+        f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node_id}\ndirectory.id={_directory_id(node_id, number)}\n"
+    )
+
+
+def _directory_id(node_id: int, number: int = 0) -> str:
     # A Kafka uuid is 16 bytes in url-safe base64 without padding; the last letter may only be A, Q, g or w.
-    return f"KafkaprodNode{node_id:08d}A"
+    return f"KafkaprodNode{1_000_000 * number + node_id:08d}A"
 
 
 def _run_storage_tool(template: Path, version: str, arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
 from tests.kafka.broker_properties import SASL_USERS
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.runtime import FAST_START, java
+from tests.support.broker.fixtures_broker import wait_until
 
 pytestmark = pytest.mark.external
 
@@ -140,3 +143,67 @@ def test_delegation_tokens(tools: JavaTools, broker: EmbeddedBroker, kafka: Kafk
 
     ours, theirs = printed(broker.listeners["SASL_PLAINTEXT"]), printed(kafka.bootstrap("SASL_PLAINTEXT"))
     assert ours == theirs
+
+
+class Reassignment:
+    """Moves partitions of a broker between its log directories with the tools, and keeps what they print."""
+
+    def __init__(self, tools: JavaTools, servers: str, paths: list[Path], plan: Path) -> None:
+        self.tools = tools
+        self.servers = servers
+        self.paths = paths
+        self.plan = plan
+        self.printed: list[list[str]] = []
+
+    def move(self, path: Path, *words: str) -> None:
+        """Move, wait for the end, and describe the directories."""
+        partitions = [
+            {"topic": "moved", "partition": number, "replicas": [1], "log_dirs": [str(path)]} for number in (0, 1)
+        ]
+        self.plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        self.printed.append(self._reassign("--execute", *words))
+        wait_until(lambda: not any("in progress" in line for line in self._reassign("--verify")), "the moves to end")
+        self.printed.append(self._reassign("--verify"))
+        self.printed.append(self._call("LogDirsCommand", "--describe", "--broker-list", "1", "--topic-list", "moved"))
+
+    def _reassign(self, *words: str) -> list[str]:
+        return self._call("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(self.plan), *words)
+
+    def _call(self, tool: str, *words: str) -> list[str]:
+        out = self.tools.call(tool, "--bootstrap-server", self.servers, *words)
+        for path, name in zip(reversed(self.paths), ("SECOND", "FIRST"), strict=True):  # one may begin as the other
+            out = out.replace(str(path), name)
+        lines = [self._described(line) if line.startswith("{") else line for line in plain(out)]
+        return [re.sub(r"moved-\d-1$", "one of them", line) for line in lines if "third" not in line]
+
+    @staticmethod
+    def _described(line: str) -> str:
+        """The directories in order, with what is in them."""
+        found = json.loads(line)
+        if "brokers" not in found:
+            return "plan"  # the places before, which each broker chose
+        directories = found["brokers"][0]["logDirs"]
+        for directory in directories:
+            directory["partitions"].sort(key=lambda each: each["partition"])
+        return json.dumps(sorted(directories, key=lambda each: each["logDir"]))
+
+
+def test_log_directories(tools: JavaTools, tmp_path: Path) -> None:
+    def printed(servers: str, paths: list[Path]) -> list[list[str]]:
+        with Producer(bootstrap_servers=servers) as producer:
+            for number in range(4):
+                producer.send("moved", b"%d" % number, partition=number % 2).result()
+        moving = Reassignment(tools, servers, paths, tmp_path / "plan.json")
+        moving.move(paths[1])
+        moving.move(paths[0], "--replica-alter-log-dirs-throttle", "1000000")
+        moving.move(paths[0].parent / "third")
+        return moving.printed
+
+    ours = [tmp_path / "first", tmp_path / "second"]
+    with EmbeddedBroker(data_dir=ours[0], log_dirs=ours[1:], topics={"moved": 2}, options={"node.id": 1}) as broker:
+        own_lines = printed(broker.bootstrap_servers, ours)
+    with KafkaCluster(1, further_log_dirs=1) as cluster:
+        cluster.create_topic("moved", 2)
+        for own, other in zip(own_lines, printed(cluster.bootstrap(), cluster.log_dirs(1)), strict=True):
+            assert own == other
+    assert '"logDir": "SECOND"' in own_lines[2][-1]

@@ -209,7 +209,7 @@ class TransactionMachine(RuleBasedStateMachine):
         directory = self.root / str(self.opened)
         if is_clean:
             self.box.broker.close()
-        shutil.copytree(Path(self.box.broker.log_dir.path), directory / "data")
+        shutil.copytree(Path(self.box.broker.log_dirs.first.path), directory / "data")
         if not is_clean:
             self.box.broker.close()
         self.box = BrokerWithoutSockets(directory, transactions=self.config)

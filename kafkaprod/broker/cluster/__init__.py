@@ -7,6 +7,7 @@ config_resources        options of all kinds of resources, as clients see and al
 control                 the control plane: one thread for the handlers of groups, topics, offsets and transactions
 leadership              who leads a partition: what clients believe (KIP-320), and changes on purpose
 maintenance             what the log needs from time to time: syncs, checkpoints, retention, compaction
+mover                   moves partitions between log directories
 clustered               the standing of a broker in a cluster of several processes
 member                  a broker's part in a cluster: registration, metadata, replicas, links to the others
 coordination            which broker of a cluster coordinates groups, and which transactions

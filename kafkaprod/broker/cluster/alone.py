@@ -84,7 +84,7 @@ class Alone(Standing):
     def open_topics(self) -> OwnTopics:
         """Open all logs of the directory."""
         broker = self._broker
-        self.topics = OwnTopics(broker.log_dir, self.controller, broker.config.log, broker.purgatory.notify)
+        self.topics = OwnTopics(broker.log_dirs, self.controller, broker.config.log, broker.purgatory.notify)
         return self.topics
 
     def recover(self) -> None:
@@ -99,7 +99,7 @@ class Alone(Standing):
         """The transactions that are open in partitions now: those that recovery has completed are not."""
         return [
             OpenTransaction(topic_partition, ProducerIdAndEpoch(entry.producer_id, entry.epoch))
-            for topic_partition, partition_log in self._broker.log_dir.partitions.items()
+            for topic_partition, partition_log in self._broker.log_dirs.partitions.items()
             for entry in partition_log.producers()
             if entry.has_transaction
         ]

@@ -29,6 +29,7 @@ from kafkaprod.broker.cluster.standing import Standing
 from kafkaprod.broker.cluster.tokens import Tokens
 from kafkaprod.broker.cluster.topics import Topic
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.controller.disk_log import check_metadata_is_first
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
 from kafkaprod.broker.coordinator.consumer_groups import ConsumerGroups
 from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
@@ -42,7 +43,7 @@ from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, Tra
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
 from kafkaprod.broker.storage.format.internal_records import KeyValue
-from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs, open_log_dirs
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
@@ -125,7 +126,7 @@ class Broker:
         self.post: Callable[[Callable[[], None]], None] = lambda call: call()
         self.standing = make_standing(self)
         self.settings = ReplicatedSettings()
-        self.log_dir = self._open_log_dir()
+        self.log_dirs = self._open_log_dirs()
         try:
             self.acls = Acls(
                 self.settings,
@@ -149,13 +150,13 @@ class Broker:
             )
             self.standing.recover()
         except BaseException:
-            self.log_dir.close()
+            self.log_dirs.close()
             raise
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters of base64."""
-        return self.log_dir.identity.cluster_id
+        return self.log_dirs.identity.cluster_id
 
     @property
     def image(self) -> ClusterImage:
@@ -181,7 +182,7 @@ class Broker:
             "advertised.listeners": ",".join(advertised),
             "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in config.protocols.items()),
             "listeners": ",".join(bound),
-            "log.dirs": self.log_dir.path,
+            "log.dirs": ",".join(self.log_dirs.paths),
         }
 
     def set_options(self, options: Mapping[str, Mapping[str, str]], *, validate_only: bool) -> None:
@@ -220,12 +221,14 @@ class Broker:
 
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""
-        return self.log_dir.close()
+        return self.log_dirs.close()
 
-    def _open_log_dir(self) -> LogDir:
+    def _open_log_dirs(self) -> LogDirs:
         config = self.config
-        return open_log_dir(
-            config.data_dir,
+        paths = [config.data_dir, *config.log_dirs]
+        check_metadata_is_first(paths)
+        return open_log_dirs(
+            paths,
             LogEnvironment(config.disk, self.clock, config.flush_policy, OpenHandles()),
             node_id=config.node_id,
             cluster_id=config.cluster_id,

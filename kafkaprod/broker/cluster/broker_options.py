@@ -71,7 +71,9 @@ def _of(section: str, field: str, option: OptionType, *, is_dynamic: bool = Fals
 
 _UNUSED_NUMBERS: Final = {
     "background.threads": 10,
+    "follower.replication.throttled.rate": 2**63 - 1,
     "group.coordinator.threads": 4,
+    "leader.replication.throttled.rate": 2**63 - 1,
     "log.cleaner.dedupe.buffer.size": 128 << 20,
     "log.cleaner.io.buffer.size": 512 << 10,
     "log.cleaner.threads": 1,
@@ -135,6 +137,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC), is_dynamic=True),
     "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _of("", "log_dir_move_bytes_per_s", int64(1), is_dynamic=True),
     "socket.request.max.bytes": _of("limits", "max_request_bytes", int32(1)),
     "super.users": _of("", "super_users", string()),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": _of("transactions", "timeout_check_ms", int32(1)),

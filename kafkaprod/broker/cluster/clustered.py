@@ -75,7 +75,7 @@ class Clustered(Standing):
         """Return an empty table, which follows the metadata."""
         broker = self._broker
         return ReplicatedTopics(
-            broker.log_dir, broker.config.log, broker.purgatory.notify, self._cluster.min_insync_replicas
+            broker.log_dirs, broker.config.log, broker.purgatory.notify, self._cluster.min_insync_replicas
         )
 
     def recover(self) -> None:

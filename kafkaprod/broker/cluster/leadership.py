@@ -23,8 +23,10 @@ _FIRST_FETCH_WITH_LEADERS = 16
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> ErrorCode:
     """FENCED_LEADER_EPOCH if the client knows an older leader, UNKNOWN_LEADER_EPOCH a newer one than we do.
 
-    NOT_LEADER_OR_FOLLOWER if another broker leads.
+    NOT_LEADER_OR_FOLLOWER if another broker leads; KAFKA_STORAGE_ERROR if the partition's log directory is offline.
     """
+    if partition.is_offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if current_leader_epoch in (UNKNOWN_EPOCH, partition.leader_epoch):
         return ErrorCode.NONE if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if current_leader_epoch < partition.leader_epoch:

@@ -1,6 +1,7 @@
 """What the log needs from time to time: syncs, checkpoints, retention, compaction.
 
-One thread, because all of it may block on the disk; another for compaction, which may take minutes.
+One thread, because all of it may block on the disk; another for compaction, which may take minutes, and one for
+partitions that move (`mover`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 
 from kafkaprod.broker.calls.timers import Timers
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.mover import Mover
 from kafkaprod.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -39,13 +41,14 @@ class Maintenance:
         broker.on_options = self._pause_changed.set
         self._thread = threading.Thread(target=self._run, name="kafkaprod-broker-maintenance", daemon=True)
         self._cleaner = threading.Thread(target=self._compact, name="kafkaprod-broker-cleaner", daemon=True)
+        self._mover = Mover(broker)
         self._started_ms = broker.clock.wall_ms()
 
     def start(self) -> None:
         """Begin."""
         flush_ms = min(self._broker.config.flush_policy.interval_ms or _UNPROMPTED_FLUSH_MS, _UNPROMPTED_FLUSH_MS)
-        self._every(flush_ms, self._broker.log_dir.flush_due)
-        self._every(_CHECKPOINT_MS, self._broker.log_dir.checkpoint)
+        self._every(flush_ms, self._broker.log_dirs.flush_due)
+        self._every(_CHECKPOINT_MS, self._broker.log_dirs.checkpoint)
         self._every(_RETENTION_MS, self._retain)
         self._every(_OFFSETS_MS, lambda: self._submit_control(self._retain_offsets))
         expiration_check_ms = self._broker.config.transactions.expiration_check_ms
@@ -55,6 +58,7 @@ class Maintenance:
                 self._broker.config.tokens.expiry_check_interval_ms, lambda: self._submit_control(self._sweep_tokens)
             )
         self._thread.start()
+        self._mover.start()
         if self._broker.config.log_cleaner_enable:
             self._cleaner.start()
 
@@ -63,6 +67,7 @@ class Maintenance:
         self._stop.set()
         self._pause_changed.set()
         self._thread.join()
+        self._mover.stop()
         if self._cleaner.ident is not None:
             self._cleaner.join()
 
@@ -87,7 +92,7 @@ class Maintenance:
     def _compact(self) -> None:
         while self._await_backoff():
             try:
-                self._broker.log_dir.compact(self._stop.is_set)
+                self._broker.log_dirs.compact(self._stop.is_set)
             except (KafkaError, OSError):
                 backoff_ms = self._broker.config.log_cleaner_backoff_ms
                 logger.exception("compaction failed and will be tried again in %d ms", backoff_ms)
@@ -104,14 +109,14 @@ class Maintenance:
         return False
 
     def _retain(self) -> None:
-        log_dir = self._broker.log_dir
-        starts = {topic_partition: log.log_start_offset for topic_partition, log in log_dir.partitions.items()}
-        log_dir.apply_retention()
-        for topic_partition, log in log_dir.partitions.items():
+        log_dirs = self._broker.log_dirs
+        starts = {topic_partition: log.log_start_offset for topic_partition, log in log_dirs.partitions.items()}
+        log_dirs.apply_retention()
+        for topic_partition, log in log_dirs.partitions.items():
             log.expire_producers(_PRODUCER_EXPIRATION_MS)
             if log.log_start_offset != starts.get(topic_partition):
                 self._broker.purgatory.notify(topic_partition)  # followers wait for it
-        log_dir.purge_deleted()
+        log_dirs.purge_deleted()
 
     def _retain_offsets(self) -> None:
         """On the control thread: drop offsets whose time is over, groups without any, and what the log has outgrown."""

@@ -67,7 +67,13 @@ def replicas_of(broker: Broker, partition: Partition) -> Replicas:
     """Return who has a partition."""
     image = partition.image
     brokers = broker.image.brokers
-    offline = [member for member in image.replicas if member not in brokers or brokers[member].is_fenced]
+    offline = [
+        member
+        for member in image.replicas
+        if member not in brokers
+        or brokers[member].is_fenced
+        or (partition.is_offline and member == broker.config.node_id)
+    ]
     return Replicas(image.leader, partition.leader_epoch, list(image.replicas), list(image.isr), offline)
 
 

@@ -19,11 +19,19 @@ from typing import TypeVar
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.own_controller import OwnController
-from kafkaprod.broker.cluster.topics import Changes, Partition, Topic, TopicTable, check_answers, check_count
+from kafkaprod.broker.cluster.topics import (
+    INTERNAL_TOPICS,
+    Changes,
+    Partition,
+    Topic,
+    TopicTable,
+    check_answers,
+    check_count,
+)
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
-from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -49,7 +57,7 @@ class OwnTopics(TopicTable):
 
     def __init__(
         self,
-        log_dir: LogDir,
+        log_dirs: LogDirs,
         controller: OwnController,
         defaults: LogConfig,
         on_advance: Callable[[TopicPartition], None],
@@ -57,7 +65,7 @@ class OwnTopics(TopicTable):
         """Open the topics of the metadata, take over what else is in the directory.
 
         Args:
-            log_dir: Holds the partitions.
+            log_dirs: Hold the partitions.
             controller: The controller of this broker.
             defaults: Options of topics without their own.
             on_advance: Called with each partition whose high watermark moved; must not block.
@@ -65,7 +73,7 @@ class OwnTopics(TopicTable):
         Raises:
             LogError: A missing partition could not be made.
         """
-        super().__init__(log_dir, controller.image, defaults, on_advance)
+        super().__init__(log_dirs, controller.image, defaults, on_advance)
         self._controller = controller
         self.ask_controller = controller.ask
         self._take_over_strangers()
@@ -137,11 +145,15 @@ class OwnTopics(TopicTable):
         topic = self._changeable(name)
         if topic.is_internal:
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is internal.")
+        if any(partition.is_offline for partition in topic.partitions):  # it would come back with the directory
+            raise RequestRefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Topic '{name}' has partitions in a log directory that is offline."
+            )
         self._publish({other: known for other, known in self._topics.items() if other != name})
         self._changing[name] = len(topic.partitions)
         try:
             for index in range(len(topic.partitions)):
-                self._log_dir.delete(TopicPartition(name, index))
+                self._log_dirs.delete(TopicPartition(name, index))
                 self._on_advance(TopicPartition(name, index))  # readers that wait find it gone
                 yield
         finally:
@@ -197,7 +209,8 @@ class OwnTopics(TopicTable):
         topic = self._topics[name]
         self._publish({**self._topics, name: replace(topic, properties=self._properties(name))})
         for partition in topic.partitions:
-            partition.log.config = config
+            if partition.has_log:
+                partition.log.config = config
 
     def _write_deletion(self, name: str) -> None:
         response = self._controller.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]), is_synced=False)
@@ -214,7 +227,8 @@ class OwnTopics(TopicTable):
         return Partition(log, max(log.latest_epoch, image.leader_epoch), None, image)
 
     def _make_log(self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
-        log = self._log_dir.create(topic_partition, topic_id, config, is_id_saved=True)
+        is_internal = topic_partition.topic in INTERNAL_TOPICS
+        log = self._log_dirs.create(topic_partition, topic_id, config, is_id_saved=True, is_internal=is_internal)
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         return log
 
@@ -233,7 +247,7 @@ class OwnTopics(TopicTable):
             for index in indexes:
                 made.append(self._make_log(TopicPartition(name, index), topic_id, config))
                 yield
-            self._log_dir.sync()
+            self._log_dirs.sync()
         except LogError:
             self._delete_logs(name, indexes[: len(made) + 1])
             raise
@@ -242,16 +256,16 @@ class OwnTopics(TopicTable):
     def _delete_logs(self, name: str, indexes: range) -> None:
         with suppress(LogError):
             for index in indexes:
-                self._log_dir.delete(TopicPartition(name, index))
+                self._log_dirs.delete(TopicPartition(name, index))
 
     def _take_over_strangers(self) -> None:
         """Write down what the directory has and the metadata has not. The ids of the directory are right."""
-        found = Counter(key.topic for key in self._log_dir.partitions if key != METADATA_PARTITION)
+        found = Counter(key.topic for key in self._log_dirs.partitions if key != METADATA_PARTITION)
         last: dict[str, int] = {}
-        for key in self._log_dir.partitions:
+        for key in self._log_dirs.partitions:
             last[key.topic] = max(last.get(key.topic, 0), key.partition)
         known = self._partition_counts()
-        ids = self._log_dir.topic_ids
+        ids = self._log_dirs.topic_ids
         for name in sorted(found):
             count, known_id = last[name] + 1, self.image.topic_ids.get(name)
             if known_id == ids[name]:
@@ -275,11 +289,15 @@ class OwnTopics(TopicTable):
             config = parse_properties(properties, self._defaults)
             partitions = []
             for index in range(counts[topic_id]):
+                if self._log_dirs.may_be_unopened(TopicPartition(name, index)):
+                    image = self.image.partitions[topic_id, index]
+                    partitions.append(Partition(None, image.leader_epoch, None, image, is_offline=True))
+                    continue
                 log = self._make_log(TopicPartition(name, index), topic_id, config)
                 log.config = config
                 partitions.append(self._partition(topic_id, index, log))
             topics[name] = Topic(name, topic_id, tuple(partitions), properties)
-        self._log_dir.sync()
+        self._log_dirs.sync()
         self._publish(topics)
         self.sync()
 

@@ -22,7 +22,7 @@ from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -43,7 +43,7 @@ class ReplicatedTopics(TopicTable):
 
     def __init__(
         self,
-        log_dir: LogDir,
+        log_dirs: LogDirs,
         defaults: LogConfig,
         on_advance: Callable[[TopicPartition], None],
         min_isr: int,
@@ -51,13 +51,13 @@ class ReplicatedTopics(TopicTable):
         """Make an empty table; the logs of the directory are used as the metadata names them.
 
         Args:
-            log_dir: Holds the replicas.
+            log_dirs: Hold the replicas.
             defaults: Options of topics without their own.
             on_advance: Called with each partition whose high watermark or leader changed; must not block.
             min_isr: `min.insync.replicas` of topics that do not set it.
         """
         self.follower = MetadataFollower()
-        super().__init__(log_dir, self.follower.image, defaults, on_advance)
+        super().__init__(log_dirs, self.follower.image, defaults, on_advance)
         self._default_min_isr = min_isr
         self._published = threading.Condition()
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
@@ -69,20 +69,20 @@ class ReplicatedTopics(TopicTable):
     def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
         """Open or make a replica's log. What an older topic of the name left is deleted (KAFKA-14616)."""
         topic = self.image.topics[key[0]]
-        if self._log_dir.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
-            for other in [other for other in self._log_dir.partitions if other.topic == topic.name]:
-                self._log_dir.delete(other)
+        if self._log_dirs.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
+            for other in [other for other in self._log_dirs.partitions if other.topic == topic.name]:
+                self._log_dirs.delete(other)
         topic_partition = TopicPartition(topic.name, key[1])
-        log = self._log_dir.create(topic_partition, topic.topic_id, self._config_of(topic.name))
+        log = self._log_dirs.create(topic_partition, topic.topic_id, self._config_of(topic.name))
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         self._open[key] = (topic_partition, log)
-        return PartitionReplicaLog(log, self._log_dir.saved_high_watermark(topic_partition))
+        return PartitionReplicaLog(log, self._log_dirs.saved_high_watermark(topic_partition))
 
     def drop_log(self, key: PartitionKey) -> None:
         """Delete a replica's log, unless another topic of the name has taken its place."""
         topic_partition, log = self._open.pop(key)
-        if self._log_dir.partitions.get(topic_partition) is log:
-            self._log_dir.delete(topic_partition)
+        if self._log_dirs.partitions.get(topic_partition) is log:
+            self._log_dirs.delete(topic_partition)
         self._on_advance(topic_partition)
 
     def set_strays_aside(self) -> None:
@@ -91,9 +91,9 @@ class ReplicatedTopics(TopicTable):
         To be called once the metadata is complete.
         """
         hosted = {topic_partition for topic_partition, _ in self._open.values()}
-        for topic_partition in sorted(set(self._log_dir.partitions) - hosted):
+        for topic_partition in sorted(set(self._log_dirs.partitions) - hosted):
             try:
-                self._log_dir.set_aside(topic_partition)
+                self._log_dirs.set_aside(topic_partition)
             except LogError as error:
                 logger.error("a log without a replica stays in the table: %s", error)
             else:

@@ -21,7 +21,7 @@ from kafkaprod.broker.controller.quorum import METADATA_TOPIC
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage
 from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
-from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -60,7 +60,7 @@ class Partition:
         image: Who leads and who is in sync.
     """
 
-    __slots__ = ("_log", "image", "leader_epoch", "replica")
+    __slots__ = ("_is_offline", "_log", "image", "leader_epoch", "replica")
 
     def __init__(
         self,
@@ -68,8 +68,11 @@ class Partition:
         leader_epoch: int,
         replica: PartitionReplica | None,
         image: PartitionImage,
+        *,
+        is_offline: bool = False,
     ) -> None:
         self._log = log
+        self._is_offline = is_offline  # in a log directory that could not be opened
         self.leader_epoch = leader_epoch
         self.replica = replica
         self.image = image
@@ -79,8 +82,11 @@ class Partition:
         """The log.
 
         Raises:
-            RequestRefusedError: NOT_LEADER_OR_FOLLOWER, this broker has no replica of the partition.
+            RequestRefusedError: NOT_LEADER_OR_FOLLOWER, this broker has no replica of the partition;
+                KAFKA_STORAGE_ERROR, its log directory could not be opened.
         """
+        if self._is_offline:
+            raise RequestRefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "The partition's log directory is offline.")
         if self._log is None:
             raise RequestRefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no replica of the partition.")
         return self._log
@@ -91,6 +97,11 @@ class Partition:
         return self._log is not None
 
     @property
+    def is_offline(self) -> bool:
+        """Whether the log directory of this broker's replica cannot be used."""
+        return self._is_offline if self._log is None else self._log.is_offline
+
+    @property
     def epoch_start_offset(self) -> int:
         """Where the leader's epoch begins in its log; 0 of a broker alone."""
         return 0 if self.replica is None else self.replica.epoch_start_offset
@@ -98,7 +109,7 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         """Whether this broker leads the partition."""
-        return self.has_log if self.replica is None else self.replica.is_leader
+        return self.has_log or self._is_offline if self.replica is None else self.replica.is_leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +140,19 @@ class TopicTable(ABC):
     """
 
     def __init__(
-        self, log_dir: LogDir, image: ClusterImage, defaults: LogConfig, on_advance: Callable[[TopicPartition], None]
+        self, log_dirs: LogDirs, image: ClusterImage, defaults: LogConfig, on_advance: Callable[[TopicPartition], None]
     ) -> None:
         """Make an empty table.
 
         Args:
-            log_dir: Holds the partitions.
+            log_dirs: Hold the partitions.
             image: The metadata.
             defaults: Options of topics without their own.
             on_advance: Called with each partition whose high watermark moved; must not block.
         """
         self.image = image
         self.ask_controller: Callable[[Request], Response | None] = lambda _: None
-        self._log_dir = log_dir
+        self._log_dirs = log_dirs
         self._defaults = defaults
         self._on_advance = on_advance
         self._topics: dict[str, Topic] = {}
@@ -253,7 +264,8 @@ class TopicTable(ABC):
         for topic in self._topics.values():
             config = parse_properties(topic.properties, defaults)
             for partition in topic.partitions:
-                partition.log.config = config
+                if partition.has_log:
+                    partition.log.config = config
 
     def move_leader(self, name: str, index: int) -> None:
         """Pretend that the leader of a partition changed and came back (fault scripts only)."""
@@ -278,8 +290,8 @@ class TopicTable(ABC):
         return topic
 
     def _check_room(self, partition_count: int) -> None:
-        planned = sum(max(count - self._log_dir.partition_count(name), 0) for name, count in self._changing.items())
-        room = max(self._log_dir.partition_room() - planned, 0)
+        planned = sum(max(count - self._log_dirs.partition_count(name), 0) for name, count in self._changing.items())
+        room = max(self._log_dirs.partition_room() - planned, 0)
         if partition_count > room:
             raise RequestRefusedError(
                 ErrorCode.INVALID_PARTITIONS,

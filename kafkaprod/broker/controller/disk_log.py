@@ -6,8 +6,9 @@ keeps it in its own.
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kafkaprod.broker.metadata.log import MetadataBatch
@@ -17,13 +18,14 @@ from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_hea
 from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
+from kafkaprod.broker.storage.log.directory_files import directory_name
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy
 from kafkaprod.broker.storage.log.log_dir import open_log_dir
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
-from kafkaprod.errors import CorruptDataError
+from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
@@ -32,6 +34,20 @@ METADATA_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1)
 CONTROLLER_NODE_ID: Final = 0
 
 _READ_BYTES = 1024 * 1024
+
+
+def check_metadata_is_first(paths: Sequence[str]) -> None:
+    """Refuse log directories in another order than before: the first one has the metadata log.
+
+    Raises:
+        ConfigError: Another directory has it, and the first one has not.
+    """
+    name = directory_name(METADATA_PARTITION)
+    having = [path for path in paths if os.path.isdir(os.path.join(path, name))]
+    if having and paths[0] not in having:
+        raise ConfigError(
+            f"{paths[0]} has no metadata, but the log directory {having[0]} has: the one with {name} must be data_dir"
+        )
 
 
 class PartitionOfMetadata:

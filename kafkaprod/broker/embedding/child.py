@@ -89,8 +89,8 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 
     `flush_policy` is text, `outlives_power_cut` is whether anything is synced to the disk, `retention_ms` stands for
     the topics' options and `initial_rebalance_delay_ms` for those of groups, `transactions` has fields of
-    TransactionConfig, `tls_files` are paths, `options` have Kafka's names, `listeners` is their list, `max_versions`
-    has the numbers of the APIs as text.
+    TransactionConfig, `tls_files` and `log_dirs` are paths, `options` have Kafka's names, `listeners` is their list,
+    `max_versions` has the numbers of the APIs as text.
     """
     delay_ms = options.pop("initial_rebalance_delay_ms")
     transactions = TransactionConfig(**options.pop("transactions"))
@@ -99,10 +99,12 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     log = LogConfig(retention_ms=options.pop("retention_ms"))
     tls_files = options.pop("tls_files")
     further = options.pop("options")
+    log_dirs = tuple(options.pop("log_dirs"))
     listeners = options.pop("listeners")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     config = BrokerConfig(
         **options,
+        log_dirs=log_dirs,
         listeners=parse_listeners(listeners, DEFAULT_HOST) if listeners else (),
         flush_policy=policy,
         log=log,

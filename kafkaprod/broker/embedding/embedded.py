@@ -27,7 +27,7 @@ from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expecte
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import INT32_MAX
 from kafkaprod.text import address_text
@@ -42,7 +42,7 @@ _ARGUMENTS = {
     "advertised.listeners": "advertised",
     "listeners": "listeners or port",
     "log.dir": "data_dir",
-    "log.dirs": "data_dir",
+    "log.dirs": "data_dir and log_dirs",
     "port": "port",
     "ssl.keystore.location": "tls_files",
 }
@@ -66,6 +66,7 @@ class EmbeddedBroker:
         self,
         data_dir: str | os.PathLike[str] | None = None,
         *,
+        log_dirs: Sequence[str | os.PathLike[str]] = (),
         port: int = 0,
         listeners: str | None = None,
         advertised: str | None = None,
@@ -90,6 +91,9 @@ class EmbeddedBroker:
         Args:
             data_dir: Kept; None for a temporary one that goes with the broker: in memory (/dev/shm) where that
                 has 2 GiB free and TMPDIR is not set.
+            log_dirs: Further directories, which are kept: partitions are spread over all of them, and move between
+                them (AlterReplicaLogDirs, `kafka-reassign-partitions.sh`). If one of these fails, its partitions
+                answer KAFKA_STORAGE_ERROR, and the others continue.
             port: 0 for a free one.
             listeners: Several sockets in one broker, "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0" say, in place of
                 `port`; see the attribute of this name. Those with TLS need `tls_files`, those with SASL `sasl_users`.
@@ -121,6 +125,7 @@ class EmbeddedBroker:
             ConfigError: An argument has a wrong type or value.
         """
         self._options = _checked_options(
+            log_dirs=log_dirs,
             listeners=listeners,
             advertised=advertised,
             topics=topics,
@@ -143,6 +148,8 @@ class EmbeddedBroker:
         self._owner_pid = os.getpid()
         self._temporary: str | None = None
         if data_dir is None:
+            if self._options["log_dirs"]:
+                raise ConfigError("log_dirs needs data_dir: topics must not be forgotten where their records are kept")
             self._temporary = name_temporary("kafkaprod-broker-")
             weakref.finalize(self, remove_of_owner, self._temporary, self._owner_pid)
             data_dir = os.path.join(self._temporary, "data")
@@ -349,6 +356,7 @@ class EmbeddedBroker:
 
 def _checked_options(
     *,
+    log_dirs: object,
     listeners: object,
     advertised: object,
     topics: object,
@@ -369,7 +377,9 @@ def _checked_options(
 ) -> dict[str, Any]:
     """Return the options of the process as plain values. Raises ConfigError for a wrong type or value."""
     expiration_ms = arguments.milliseconds("transactional_id_expiration_ms", transactional_id_expiration_ms, 1)
+    directories = arguments.elements("log_dirs", log_dirs, '["/disk2/kafka"]')
     return {
+        "log_dirs": [arguments.path("log_dirs", each) for each in directories],
         "listeners": "" if listeners is None else arguments.text("listeners", listeners),
         "advertised": "" if advertised is None else arguments.text("advertised", advertised),
         "topics": {} if topics is None else arguments.topics(topics),

@@ -39,7 +39,7 @@ def _records(broker: Broker, name: str, starts: dict[str, int]) -> Command:
         "partitions": {
             str(number): _page(partition.log, starts.get(str(number), 0))
             for number, partition in enumerate(partitions)
-            if partition.is_leader
+            if partition.is_leader and not partition.is_offline
         }
     }
 

@@ -43,6 +43,8 @@ def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
         )
     if not partition.is_leader:
         return PartitionResponse(partition_index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if partition.is_offline:
+        return PartitionResponse(partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     producers = [_producer(entry) for entry in partition.log.producers()]
     return PartitionResponse(partition_index=index, active_producers=producers)
 

@@ -6,6 +6,7 @@ BrokerError
     OffsetOutOfRangeError   the offset is outside [log start offset, log end offset]
     PartitionFencedError    the partition takes no more appends: its bytes or its disk are damaged
     DirectoryLockedError    another broker uses the log directory
+    LogDirectoryFailedError the log directory cannot be used; others of the broker can
 """
 
 from __future__ import annotations
@@ -58,6 +59,13 @@ class OffsetOutOfRangeError(LogError):
 
 class PartitionFencedError(LogError):
     """The partition takes no appends: damage was found or a sync failed. Restart the broker, or repair the log."""
+
+    def __init__(self, message: str, **context: Any) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message, **context)
+
+
+class LogDirectoryFailedError(LogError):
+    """The partition is in a log directory that failed. The broker's other directories are used on."""
 
     def __init__(self, message: str, **context: Any) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message, **context)

@@ -1,6 +1,9 @@
 """A partition's log: appending, reading, segments, retention, and the directory that holds them.
 
+log_dirs           all log directories of a broker: which partition is where, what moves, what is offline
+replica_move       the move of a partition to another directory
 log_dir            one broker's data directory: who owns it, which partitions are in it, what survives a restart
+directory_files    the names and the small files of a data directory
 partition_log      the log of one partition: append, commit, truncate, retain
 cleaner            carries a compaction out
 log_appends        the ways into the log for a batch: client, coordinator, marker, leader

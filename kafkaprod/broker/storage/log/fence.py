@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from kafkaprod.broker.storage.directory_health import DirectoryHealth
 from kafkaprod.broker.storage.errors import LogError, PartitionFencedError
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -23,14 +24,31 @@ class Fence:
         recovery_limit: The recovery point may not pass this offset any more; None while nothing has failed.
     """
 
-    def __init__(self, name: str, synced_offset: Callable[[], int]) -> None:
+    def __init__(self, name: str, synced_offset: Callable[[], int], health: DirectoryHealth) -> None:
         self.reason: str | None = None
         self.recovery_limit: int | None = None
         self._name = name
+        self.follow(synced_offset, health)
+
+    def follow(self, synced_offset: Callable[[], int], health: DirectoryHealth) -> None:
+        """Guard a log that is in a log directory of this health."""
         self._synced_offset = synced_offset
+        self._health = health
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log directory cannot be used."""
+        return self._health.failure is not None
+
+    def check_directory(self) -> None:
+        """Raise LogDirectoryFailedError if the log directory cannot be used."""
+        self._health.check()
 
     def check(self) -> None:
-        """Raise PartitionFencedError if the partition takes no appends."""
+        """Raise PartitionFencedError if the partition takes no appends, LogDirectoryFailedError if its directory
+        failed.
+        """
+        self._health.check()
         if self.reason is not None:
             raise PartitionFencedError(f"{self._name} takes no appends: {self.reason}")
 
@@ -75,9 +93,11 @@ class Fence:
         """Run a read; damage it meets fences the log, and the next start reads everything.
 
         Raises:
+            LogDirectoryFailedError: The log directory cannot be used.
             LogError: CORRUPT_MESSAGE, the bytes are damaged; KAFKA_STORAGE_ERROR, the disk or the descriptors failed,
                 and nothing is fenced.
         """
+        self._health.check()
         try:
             return operation()
         except CorruptDataError as error:

@@ -2,72 +2,59 @@
 
     meta.properties  .lock  .kafka_cleanshutdown  recovery-point-offset-checkpoint  log-start-offset-checkpoint
     replication-offset-checkpoint  <topic>-<partition>/  <topic>-<partition>.<uuid>-delete/
+    <topic>-<partition>.<uuid>-future/   the copy of a partition that moves here from another directory (`replica_move`)
 Thread-safe: one lock guards the table of partitions; the logs have their own. Source: Kafka storage, LogManager.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
-import resource
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
 from kafkaprod.broker.storage.disk import (
-    Disk,
     LogFile,
     check_owner,
     is_directory,
-    read_file,
     replace_file,
     replace_file_durably,
 )
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
+from kafkaprod.broker.storage.log.directory_files import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    BrokerIdentity,
+    Checkpoints,
+    directory_name,
+    load_identity,
+    parse_directory_name,
+    purge_deleted,
+    read_checkpoints,
+    read_present_file,
+    renamed,
+    write_checkpoints,
+)
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
-from kafkaprod.broker.storage.recovery.checkpoints import (
-    encode_offsets,
-    encode_partition_metadata,
-    encode_properties,
-    encode_uuid,
-    parse_offsets,
-    parse_partition_metadata,
-    parse_properties_file,
-)
-from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.broker.storage.recovery.checkpoints import encode_partition_metadata, parse_partition_metadata
+from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 
-_DELETE_SUFFIX = "-delete"
-_STRAY_SUFFIX = "-stray"
-_MAX_NAME_BYTES = 255
 _CLOSING_THREADS = 16
-_RESERVED_DESCRIPTORS = 2_000  # of connections, indexes and older segments
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """The directory's owner, from meta.properties."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: str
 
 
 class KnownTopics(NamedTuple):
@@ -89,6 +76,7 @@ class LogDir:
         path: The directory.
         identity: The identity of the broker that owns it.
         was_clean: The last broker closed it cleanly.
+        environment: The environment of its logs.
     """
 
     def __init__(
@@ -98,17 +86,21 @@ class LogDir:
         self.identity = identity
         self.was_clean = False
         self._directory_lock: LogFile | None = lock
-        self._environment = environment
+        self.environment = environment
         self._disk = environment.disk
         self._defaults = defaults
         self._lock = threading.RLock()
         self._logs: dict[TopicPartition, PartitionLog] = {}  # guarded by _lock, as all that follows
         self._partition_counts: Counter[str] = Counter()
         self._topic_ids: dict[str, uuid.UUID] = {}
-        self._saved_watermarks: dict[TopicPartition, int] = {}
-        self._saved_points: dict[TopicPartition, int] = {}
-        self._saved_starts: dict[TopicPartition, int] = {}
+        self._saved = Checkpoints({}, {}, {})
+        self._checkpoint_lock = threading.Lock()
         self._last_flush_ms = environment.clock.now_ms()
+
+    @property
+    def log_count(self) -> int:
+        """The number of partitions."""
+        return len(self._logs)
 
     @property
     def partitions(self) -> dict[TopicPartition, PartitionLog]:
@@ -126,9 +118,13 @@ class LogDir:
         """The log of a partition, None if it is not here."""
         return self._logs.get(topic_partition)
 
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id of a topic, None if it has no partition here."""
+        return self._topic_ids.get(topic)
+
     def saved_high_watermark(self, topic_partition: TopicPartition) -> int:
         """The high watermark at the last checkpoint before this start, 0 if unknown; for replicated partitions."""
-        return self._saved_watermarks.get(topic_partition, 0)
+        return self._saved.high_watermarks.get(topic_partition, 0)
 
     def create(
         self,
@@ -161,9 +157,8 @@ class LogDir:
             try:
                 if not is_directory(directory):
                     self._disk.mkdir(directory)
-                metadata = os.path.join(directory, PARTITION_METADATA)
                 replace = replace_file if is_id_saved else replace_file_durably
-                replace(self._disk, metadata, encode_partition_metadata(topic_id))
+                replace(self._disk, os.path.join(directory, PARTITION_METADATA), encode_partition_metadata(topic_id))
                 log = self._open(topic_partition, config or self._defaults, is_clean=False)
             except OSError as error:
                 raise LogError.of_disk(f"cannot make {directory}", error) from error
@@ -178,9 +173,8 @@ class LogDir:
         """
         if not is_directory(os.path.join(self.path, directory_name(topic_partition))):
             return self.create(topic_partition, topic_id, config, is_id_saved=True)
-        return self._load_partition(
-            topic_partition, KnownTopics({topic_partition.topic: config}, {topic_partition.topic: topic_id})
-        )
+        known = KnownTopics({topic_partition.topic: config}, {topic_partition.topic: topic_id})
+        return self._load_partition(topic_partition, known)
 
     def sync(self) -> None:
         """Make the partitions that were created durable.
@@ -197,12 +191,6 @@ class LogDir:
         """How many partitions of a topic there are."""
         return self._partition_counts.get(topic, 0)
 
-    def partition_room(self) -> int:
-        """How many more partitions there can be: each keeps a file open, and clients need descriptors, too."""
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        reserved = min(_RESERVED_DESCRIPTORS, limit // 2)
-        return max(limit - reserved - len(self._logs), 0)
-
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete a partition: out of the table and renamed now, its files gone at the next `purge_deleted`.
 
@@ -211,7 +199,7 @@ class LogDir:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, the rename failed; the partition is closed but still there after a restart.
         """
-        self._take_out(topic_partition, _DELETE_SUFFIX)
+        self._take_out(topic_partition, DELETE_SUFFIX)
 
     def set_aside(self, topic_partition: TopicPartition) -> None:
         """Take a partition out of the table and rename its directory to "...-stray"; its files stay for a person.
@@ -219,24 +207,76 @@ class LogDir:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, as `delete`.
         """
-        self._take_out(topic_partition, _STRAY_SUFFIX)
+        self._take_out(topic_partition, STRAY_SUFFIX)
 
     def _take_out(self, topic_partition: TopicPartition, suffix: str) -> None:
         with self._lock:
-            log = self._logs.pop(topic_partition, None)
-            if log is None:
-                return
+            log = self._forget(topic_partition)
+            if log is not None:
+                log.abandon()
+                self._rename(log.directory, renamed(topic_partition, suffix))
+
+    def _forget(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
             self._partition_counts[topic_partition.topic] -= 1
             if not self._partition_counts[topic_partition.topic]:
                 del self._partition_counts[topic_partition.topic]
                 self._topic_ids.pop(topic_partition.topic, None)
-            log.abandon()
-            target = os.path.join(self.path, _renamed(topic_partition, suffix))
+        return log
+
+    def _rename(self, directory: str, name: str) -> str:
+        target = os.path.join(self.path, name)
+        try:
+            self._disk.rename(directory, target)
+            self._disk.sync_dir(self.path)
+        except OSError as error:
+            raise LogError.of_disk(f"cannot rename {directory} to {target}", error) from error
+        return target
+
+    # -- partitions that move to another directory ---------------------------------------------------------------------
+
+    def take_in(
+        self,
+        log: PartitionLog,
+        topic_id: uuid.UUID,
+        directory: str,
+        put_in_place: Callable[[str], None],
+    ) -> None:
+        """Make a finished copy the partition's directory, which from then on is here.
+
+        Args:
+            log: The partition's log, with the offsets of the copy.
+            topic_id: The id of its topic.
+            directory: The directory of the copy.
+            put_in_place: Makes the log use the directory of its argument. If it raises, the change is undone.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; the partition stays where it is.
+        """
+        key = log.topic_partition
+        with self._checkpoint_lock, self._lock:
+            self._checkpoint(self._logs, {key: log.log_end_offset}, {key: log.log_start_offset})
+            target = self._rename(directory, directory_name(key))
             try:
-                self._disk.rename(log.directory, target)
-                self._disk.sync_dir(self.path)
-            except OSError as error:
-                raise LogError.of_disk(f"cannot rename {log.directory} to {target}", error) from error
+                put_in_place(target)
+            except BaseException:
+                with contextlib.suppress(LogError):
+                    self._rename(target, os.path.basename(directory))
+                raise
+            self._logs[key] = log
+            self._partition_counts[key.topic] += 1
+            self._topic_ids[key.topic] = topic_id
+
+    def give_away(self, topic_partition: TopicPartition, directory: str) -> None:
+        """Take a partition out of the table whose log uses another directory now, and have the files deleted.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the rename failed; the next start finds the partition twice.
+        """
+        with self._lock:
+            self._forget(topic_partition)
+            self._rename(directory, renamed(topic_partition, DELETE_SUFFIX))
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions.
@@ -245,13 +285,7 @@ class LogDir:
             LogError: KAFKA_STORAGE_ERROR, some are left for the next call.
         """
         try:
-            for name in os.listdir(self.path):
-                if name.endswith(_DELETE_SUFFIX):
-                    directory = os.path.join(self.path, name)
-                    if is_directory(directory):
-                        for inner in os.listdir(directory):
-                            self._disk.unlink(os.path.join(directory, inner))
-                        self._disk.rmdir(directory)
+            purge_deleted(self._disk, self.path)
         except OSError as error:
             raise LogError.of_disk(f"cannot purge deleted partitions in {self.path}", error) from error
 
@@ -261,7 +295,7 @@ class LogDir:
 
         A partition whose sync fails is fenced, with the reason in `fence_reason`; the others continue.
         """
-        policy, now_ms = self._environment.policy, self._environment.clock.now_ms()
+        policy, now_ms = self.environment.policy, self.environment.clock.now_ms()
         if policy.name == "never" or now_ms - self._last_flush_ms < (policy.interval_ms or 0):
             return
         self._last_flush_ms = now_ms
@@ -279,12 +313,17 @@ class LogDir:
                 continue  # the log remembers it in `needs_check`
         return count
 
-    def compact(self, should_stop: Callable[[], bool]) -> int:
-        """Compact the logs that are due; return how many segments were rewritten. A failure leaves a log as it was."""
+    def compact(self, should_stop: Callable[[], bool], left_out: Container[TopicPartition] = ()) -> int:
+        """Compact the logs that are due, but for some; return how many segments were rewritten.
+
+        A failure leaves a log as it was.
+        """
         count = 0
-        for log in self.partitions.values():
+        for topic_partition, log in self.partitions.items():
             if should_stop():
                 break
+            if topic_partition in left_out:
+                continue
             try:
                 count += log.compact(should_stop)
             except LogError as error:
@@ -297,15 +336,23 @@ class LogDir:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, the disk refused; the old checkpoints stay and are still right.
         """
-        logs = self.partitions
+        with self._checkpoint_lock:
+            self._checkpoint(self.partitions, {}, {})
+
+    def _checkpoint(
+        self,
+        logs: Mapping[TopicPartition, PartitionLog],
+        ends: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+    ) -> None:
+        """Write the checkpoints of logs, and of others that have these ends and starts."""
         for log in logs.values():
             log.checkpoint()
+        points = {**{key: log.recovery_point for key, log in logs.items()}, **ends}
+        starts = {**{key: log.log_start_offset for key, log in logs.items()}, **starts}
+        marks = {**{key: log.high_watermark for key, log in logs.items()}, **ends}
         try:
-            self._write_offsets(RECOVERY_POINTS, {key: log.recovery_point for key, log in logs.items()})
-            self._write_offsets(
-                LOG_STARTS, {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset}
-            )
-            self._write_offsets(HIGH_WATERMARKS, {key: log.high_watermark for key, log in logs.items()})
+            write_checkpoints(self._disk, self.path, Checkpoints(points, starts, marks))
         except OSError as error:
             raise LogError.of_disk(f"cannot write checkpoints in {self.path}", error) from error
 
@@ -315,9 +362,9 @@ class LogDir:
         The clean-shutdown marker is written last, and only if no write of any log ever failed (KAFKA-13773).
         """
         with self._lock:
-            is_clean = all(self._close_logs())
+            is_clean = all(_close_logs(list(self._logs.values())))
             try:
-                self.checkpoint()
+                self._checkpoint(self._logs, {}, {})
                 if is_clean:
                     content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                     replace_file_durably(self._disk, os.path.join(self.path, CLEAN_SHUTDOWN), content)
@@ -327,14 +374,6 @@ class LogDir:
             self._directory_lock = None
             return is_clean
 
-    def _close_logs(self) -> list[bool]:
-        """Close all logs, many at a time: a disk merges syncs that wait together. Return whether each was clean."""
-        logs = list(self._logs.values())
-        if len(logs) <= _CLOSING_THREADS:
-            return [log.close() for log in logs]
-        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="kafkaprod-broker-close") as pool:
-            return list(pool.map(PartitionLog.close, logs))
-
     def load(self, find_topics: Callable[[LogDir], KnownTopics]) -> None:
         """Take the directory over: marker, checkpoints, partitions. Called once, by `open_log_dir`."""
         marker = os.path.join(self.path, CLEAN_SHUTDOWN)
@@ -342,8 +381,7 @@ class LogDir:
         self._disk.unlink(marker)  # before anything is used: a crash from here on must not look clean
         self._disk.sync_dir(self.path)
         self.purge_deleted()
-        self._saved_points, self._saved_starts = self._read_offsets(RECOVERY_POINTS), self._read_offsets(LOG_STARTS)
-        self._saved_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        self._saved = read_checkpoints(self.path)
         topics = find_topics(self)
         for name in sorted(os.listdir(self.path)):
             key = parse_directory_name(name)
@@ -353,17 +391,17 @@ class LogDir:
     def _load_partition(self, key: TopicPartition, topics: KnownTopics) -> PartitionLog:
         self._load_topic_id(key, topics.ids)
         config = topics.configs.get(key.topic, self._defaults)
-        return self._open(key, config, self.was_clean, self._saved_points.get(key, 0), self._saved_starts.get(key, 0))
+        saved = self._saved
+        return self._open(key, config, self.was_clean, saved.recovery_points.get(key, 0), saved.log_starts.get(key, 0))
 
     def _open(
         self, key: TopicPartition, config: LogConfig, is_clean: bool, recovery_point: int = 0, log_start: int = 0
     ) -> PartitionLog:
-        directory = os.path.join(self.path, directory_name(key))
         log = open_partition_log(
             key,
-            directory,
+            os.path.join(self.path, directory_name(key)),
             config,
-            self._environment,
+            self.environment,
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start,
@@ -376,20 +414,19 @@ class LogDir:
         """Read partition.metadata; one that is missing or torn is made again, of another partition's, saved or new."""
         path = os.path.join(self.path, directory_name(key), PARTITION_METADATA)
         try:
-            topic_id = parse_partition_metadata(_read_file(path))
+            topic_id = parse_partition_metadata(read_present_file(path))
         except CorruptDataError:
             topic_id = self._topic_ids.get(key.topic) or saved_ids.get(key.topic) or uuid.uuid4()
             replace_file_durably(self._disk, path, encode_partition_metadata(topic_id))
         self._topic_ids.setdefault(key.topic, topic_id)
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return parse_offsets(_read_file(os.path.join(self.path, name)))
-        except CorruptDataError:
-            return {}  # recovery then reads more than it has to
 
-    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        replace_file_durably(self._disk, os.path.join(self.path, name), encode_offsets(offsets))
+def _close_logs(logs: Sequence[PartitionLog]) -> list[bool]:
+    """Close all logs, many at a time: a disk merges syncs that wait together. Return whether each was clean."""
+    if len(logs) <= _CLOSING_THREADS:
+        return [log.close() for log in logs]
+    with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="kafkaprod-broker-close") as pool:
+        return list(pool.map(PartitionLog.close, logs))
 
 
 def open_log_dir(
@@ -422,55 +459,7 @@ def open_log_dir(
         environment.disk.mkdir(path)
     check_owner(path)
     lock = lock_directory(environment.disk, path)
-    identity = _load_identity(environment.disk, path, node_id, cluster_id)
+    identity = load_identity(environment.disk, path, node_id, cluster_id)
     directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
     directory.load(find_topics)
     return directory
-
-
-def directory_name(topic_partition: TopicPartition) -> str:
-    """`<topic>-<partition>`."""
-    return f"{topic_partition.topic}-{topic_partition.partition}"
-
-
-def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition a directory is of, None if it is no partition directory (the last dash separates)."""
-    topic, dash, partition = name.rpartition("-")
-    if not topic or not dash or not partition.isdecimal():
-        return None
-    return TopicPartition(topic, int(partition))
-
-
-def _renamed(topic_partition: TopicPartition, suffix: str) -> str:
-    suffix = f".{uuid.uuid4().hex}{suffix}"
-    return directory_name(topic_partition)[: _MAX_NAME_BYTES - len(suffix)] + suffix
-
-
-def _load_identity(disk: Disk, path: str, node_id: int, cluster_id: str | None) -> BrokerIdentity:
-    """Read meta.properties and compare; one that is missing or torn is written again."""
-    file = os.path.join(path, META_PROPERTIES)
-    try:
-        found = parse_properties_file(_read_file(file))
-        identity = BrokerIdentity(found["cluster.id"], int(found["node.id"]), found["directory.id"])
-    except (CorruptDataError, KeyError, ValueError):
-        identity = BrokerIdentity(cluster_id or encode_uuid(uuid.uuid4()), node_id, encode_uuid(uuid.uuid4()))
-        properties = {
-            "version": "1",
-            "cluster.id": identity.cluster_id,
-            "node.id": str(identity.node_id),
-            "directory.id": identity.directory_id,
-        }
-        replace_file_durably(disk, file, encode_properties(properties))
-    if identity.node_id != node_id or cluster_id not in (None, identity.cluster_id):
-        raise ConfigError(
-            f"{path} belongs to node {identity.node_id} of cluster {identity.cluster_id}, "
-            f"not to node {node_id} of cluster {cluster_id}"
-        )
-    return identity
-
-
-def _read_file(path: str) -> bytes:
-    try:
-        return read_file(path)
-    except FileNotFoundError as error:
-        raise CorruptDataError(f"{path} is missing") from error

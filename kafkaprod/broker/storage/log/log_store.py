@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from kafkaprod.broker.storage.directory_health import ALWAYS_USABLE, DirectoryHealth
 from kafkaprod.broker.storage.disk import Disk, read_file, replace_file, replace_file_durably
 from kafkaprod.broker.storage.errors import PartitionFencedError
 from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
@@ -49,12 +50,13 @@ from kafkaprod.clock import Clock
 
 
 class LogEnvironment(NamedTuple):
-    """What all logs of a broker share."""
+    """What all logs of a broker share; disk and health are those of the log directory, if there are several."""
 
     disk: Disk
     clock: Clock
     policy: FlushPolicy
     handles: OpenHandles
+    health: DirectoryHealth = ALWAYS_USABLE
 
 
 class LogStore:
@@ -110,6 +112,20 @@ class LogStore:
         """
         self.segments.roll(base_offset, self.environment.clock.wall_ms())
         self._write_snapshot(base_offset)
+
+    def skip_to(self, offset: int) -> None:
+        """Continue at a higher offset, as a log does whose last records compaction has removed.
+
+        Raises:
+            OSError: The log ends where it did.
+            PartitionFencedError: The sync failed.
+        """
+        if not self.segments.size_bytes:
+            self.restart_at(offset)
+        else:
+            self.segments.active.sync()
+            self.roll(offset)
+            self.log_end_offset = offset
 
     def truncate_to(self, offset: int) -> None:
         """Drop all records at or above `offset`, with the whole batch that holds it.

@@ -11,7 +11,9 @@ Thread-safe: one lock guards all state; syncs run outside it. Offsets: log start
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from kafkaprod.broker.storage.errors import (
@@ -25,17 +27,26 @@ from kafkaprod.broker.storage.log import log_appends
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.cleaner import Cleaner
 from kafkaprod.broker.storage.log.log_appends import AppendResult
-from kafkaprod.broker.storage.log.log_store import LogEnvironment, open_store
-from kafkaprod.broker.storage.log.readable_log import ReadableLog
+from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
+from kafkaprod.broker.storage.log.readable_log import ReadableLog, synced_offset_of
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
 T = TypeVar("T")
 
 
 class PartitionLog(ReadableLog):
-    """See the module docstring. Make one with `open_partition_log`."""
+    """See the module docstring. Make one with `open_partition_log`.
+
+    Attributes:
+        compaction: Held by a compaction, and by a change of the log directory.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, store: LogStore) -> None:
+        super().__init__(topic_partition, store)
+        self.compaction = threading.Lock()
 
     # -- append --------------------------------------------------------------------------------------------------------
 
@@ -163,8 +174,10 @@ class PartitionLog(ReadableLog):
 
         Raises:
             OffsetOutOfRangeError: Above the high watermark.
+            LogDirectoryFailedError: The log directory cannot be used.
         """
         with self._lock:
+            self._fence.check_directory()
             if offset > self.high_watermark or offset < -1:
                 raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark {self.high_watermark}")
             start = self.high_watermark if offset == -1 else offset
@@ -201,12 +214,13 @@ class PartitionLog(ReadableLog):
             LogError: CORRUPT_MESSAGE, a batch is damaged; KAFKA_STORAGE_ERROR, the disk refused. The log is as it was,
                 or compacted in part.
         """
-        with self._lock:
-            if self.fence_reason is not None or not self.config.is_compacted:
-                return 0
-            stable = self.last_stable_offset
-            plan = self._fence.guard_read(lambda: self._store.plan_compaction(stable, is_forced=is_forced))
-        return 0 if plan is None else Cleaner(self._lock, self._fence, self._store, should_stop).run(plan)
+        with self.compaction:
+            with self._lock:
+                if self.fence_reason is not None or not self.config.is_compacted:
+                    return 0
+                stable = self.last_stable_offset
+                plan = self._fence.guard_read(lambda: self._store.plan_compaction(stable, is_forced=is_forced))
+            return 0 if plan is None else Cleaner(self._lock, self._fence, self._store, should_stop).run(plan)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the records at or above `offset` (a follower that diverged).
@@ -255,6 +269,58 @@ class PartitionLog(ReadableLog):
         with self._lock:
             self._fence.close("deleted")
             self._store.forget_files()
+
+    # -- change the directory ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold all others back while the caller copies what is left, and calls `prepare` and `take_store`."""
+        with self._lock:
+            yield
+
+    def skip_to(self, offset: int) -> None:
+        """Continue at a higher offset; see `LogStore.skip_to`.
+
+        Raises:
+            PartitionFencedError, LogError: As `append`.
+        """
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_write(lambda: self._store.skip_to(offset))
+
+    def note_gaps(self, other: PartitionLog) -> None:
+        """Note, durably, that there will be gaps if another log, which this one shall be a copy of, has some.
+
+        Raises:
+            PartitionFencedError, LogError: As `append`.
+        """
+        with self._lock:
+            cleaned_to = other._store.cleaned_to
+            self._fence.check()
+            if cleaned_to is not None:
+                self._fence.guard_write(lambda: self._store.note_cleaned(cleaned_to))
+
+    def finish_copy(self, other: PartitionLog) -> None:
+        """Take over what the records of another log, which this one is a copy of, do not say, and close the files.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the disk refused; the copy cannot take the other's place.
+        """
+        self.note_gaps(other)
+        self.follow_log_start(other.log_start_offset)
+        with self._lock:
+            self._store.producers = other._store.producers
+            self._store.epochs = other._store.epochs
+        if not self.close():
+            raise LogError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot close the copy in {self.directory}")
+
+    def take_store(self, store: LogStore) -> None:
+        """Continue with a synced copy of the same records in another directory; the caller holds this log."""
+        old, self._store, self._environment = self._store, store, store.environment
+        store.config, store.producers = old.config, old.producers
+        self._fence.follow(partial(synced_offset_of, self._commits, store), store.environment.health)
+        self._commits.advance(store.log_end_offset)
+        old.forget_files()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

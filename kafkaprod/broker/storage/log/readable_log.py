@@ -35,8 +35,9 @@ class ReadableLog:
         self._store = store  # guarded by _lock, as all that follows
         self._commits = GroupCommit(store.log_end_offset)
         # Nothing here knows the log: a deleted partition is freed at once, without the collector of cycles.
-        synced_offset = partial(_synced_offset, self._commits, store)
-        self._fence = Fence(f"{topic_partition.topic}-{topic_partition.partition}", synced_offset)
+        synced_offset = partial(synced_offset_of, self._commits, store)
+        name = f"{topic_partition.topic}-{topic_partition.partition}"
+        self._fence = Fence(name, synced_offset, store.environment.health)
         self.watermark = Watermark(store.log_end_offset)
         self.watermark.listeners.append(store.producers.on_high_watermark)
         store.producers.on_high_watermark(store.log_end_offset)
@@ -87,7 +88,7 @@ class ReadableLog:
     @property
     def recovery_point(self) -> int:
         """Data below this offset is on the disk and was written without an error."""
-        synced, limit = _synced_offset(self._commits, self._store), self._fence.recovery_limit
+        synced, limit = synced_offset_of(self._commits, self._store), self._fence.recovery_limit
         return synced if limit is None else min(synced, limit)
 
     @property
@@ -99,6 +100,11 @@ class ReadableLog:
     def fence_reason(self) -> str | None:
         """Why the partition takes no appends; None if it does."""
         return self._fence.reason
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log directory has failed: the log can be neither read nor written."""
+        return self._fence.is_offline
 
     @property
     def damage(self) -> Damage | None:
@@ -157,9 +163,11 @@ class ReadableLog:
 
         Raises:
             OffsetOutOfRangeError: Below the log start or above the log end.
+            LogDirectoryFailedError: The log directory cannot be used.
             LogError: CORRUPT_MESSAGE, the batch is damaged; the partition is fenced for appends.
         """
         with self._lock:
+            self._fence.check_directory()
             start, end = self._store.log_start_offset, self._store.log_end_offset
             if not start <= offset <= end:
                 raise OffsetOutOfRangeError(f"offset {offset} of {self.topic_partition} is outside {start}..{end}")
@@ -220,7 +228,8 @@ def _search(batch: bytes, timestamp: int, min_offset: int) -> tuple[tuple[int, i
         return None, error
 
 
-def _synced_offset(commits: GroupCommit, store: LogStore) -> int:
+def synced_offset_of(commits: GroupCommit, store: LogStore) -> int:
+    """Return the offset below which the data of a store is on the disk."""
     return min(commits.synced_offset, store.log_end_offset)
 
 

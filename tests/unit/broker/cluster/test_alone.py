@@ -21,7 +21,7 @@ def test_transactions_that_recovery_completes_are_not_found_open_afterwards() ->
         found.append(find_open())
 
     broker = SimpleNamespace(
-        log_dir=SimpleNamespace(partitions={PLACE: SimpleNamespace(producers=lambda: [entry])}),
+        log_dirs=SimpleNamespace(partitions={PLACE: SimpleNamespace(producers=lambda: [entry])}),
         transactions=SimpleNamespace(recover=recover),
         clock=SimpleNamespace(wall_ms=lambda: 5),
         config=SimpleNamespace(topics={}),

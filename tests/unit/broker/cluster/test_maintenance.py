@@ -17,7 +17,7 @@ def test_a_shorter_pause_ends_the_one_that_runs(tmp_path: Path, monkeypatch: pyt
     broker = BrokerWithoutSockets(tmp_path).broker
     broker.clock = SystemClock()
     compacted = threading.Event()
-    monkeypatch.setattr(broker.log_dir, "compact", lambda _: compacted.set())
+    monkeypatch.setattr(broker.log_dirs, "compact", lambda _: compacted.set())
     broker.config = replace(broker.config, log_cleaner_backoff_ms=3_600_000)
     maintenance = Maintenance(broker, lambda call: call())
     maintenance.start()

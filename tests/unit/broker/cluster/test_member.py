@@ -143,7 +143,7 @@ def test_a_file_of_settings_is_named_and_not_used(rig: Rig, caplog: pytest.LogCa
     server = rig.start_broker(1)
     eventually(lambda: serves(server))
     rig.stop(server)
-    file = Path(server.broker.log_dir.path) / "settings.json"
+    file = Path(server.broker.log_dirs.first.path) / "settings.json"
     assert not file.exists()
     file.write_text('{"sections": {"group options": {"g": {"a": "1"}}}}')
     assert str(file) not in caplog.text

@@ -21,6 +21,7 @@ from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -65,7 +66,7 @@ class Directory:
             return KnownTopics({}, controllers[0].image.topic_ids)
 
         self.log_dir = open_log_dir(str(self.path), environment, find_topics=find_topics)
-        return OwnTopics(self.log_dir, controllers[0], LogConfig(), self.moved.append)
+        return OwnTopics(LogDirs([self.log_dir]), controllers[0], LogConfig(), self.moved.append)
 
 
 def wanted_topic(name: str, partition_count: int) -> CreatableTopic:

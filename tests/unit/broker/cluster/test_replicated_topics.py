@@ -15,6 +15,7 @@ from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkaprod.protocol.messages.incremental_alter_configs import (
@@ -38,7 +39,7 @@ class Rig:
         self.moved: list[TopicPartition] = []
         self.asked: list[Any] = []
         self.answer: Response | None = None
-        self.topics = ReplicatedTopics(log_dir, LogConfig(), self.moved.append, 2)
+        self.topics = ReplicatedTopics(LogDirs([log_dir]), LogConfig(), self.moved.append, 2)
         self.topics.ask_controller = self._ask
 
     def describe(self, name: str = "t", topic_id: uuid.UUID = TOPIC_ID, partitions: int = 1) -> None:

@@ -1,10 +1,11 @@
 """What the handlers answer, by topic, from a broker without sockets: a place, and the handlers that it is about.
 
-test_admin.py           alter_partition_reassignments alter_replica_log_dirs describe_log_dirs describe_quorum
+test_admin.py           alter_partition_reassignments describe_quorum
 test_admin.py           describe_topic_partitions elect_leaders list_partition_reassignments update_features
 test_configs.py         alter_configs altered_options describe_configs incremental_alter_configs list_config_resources
 test_consumer_groups.py consumer_group_describe consumer_group_heartbeat offset_delete
 test_fetch_of_many.py   fetch_reading fetch_waiting
+test_log_directories.py alter_replica_log_dirs describe_log_dirs
 test_groups.py          delete_groups describe_groups heartbeat join_group leave_group list_groups sync_group
 test_groups.py          committed_offsets offset_commit offset_fetch
 test_records.py         fetch list_offsets offset_for_leader_epoch produce

@@ -73,7 +73,7 @@ def test_the_log_directory_is_described_with_sizes(box: BrokerWithoutSockets, ve
     produce(box, batch)
     everything = describe_log_dirs.DescribeLogDirsRequest(topics=None)
     (found,) = box.ask(everything, describe_log_dirs.DescribeLogDirsResponse, version).results
-    assert found.log_dir == box.broker.log_dir.path
+    assert found.log_dir == box.broker.log_dirs.first.path
     assert [(item.partition_index, item.partition_size) for item in found.topics[0].partitions] == [
         (0, len(batch)),
         (1, 0),
@@ -92,7 +92,7 @@ def test_replicas_stay_in_the_only_log_directory(box: BrokerWithoutSockets) -> N
         alter_replica_log_dirs.AlterReplicaLogDir(
             path=path, topics=[alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0, 9])]
         )
-        for path in (box.broker.log_dir.path, "/elsewhere")
+        for path in (box.broker.log_dirs.first.path, "/elsewhere")
     ]
     request = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=dirs)
     answer = box.ask(request, alter_replica_log_dirs.AlterReplicaLogDirsResponse, 2)

@@ -131,7 +131,7 @@ def test_changes_of_a_user_are_all_made_or_none(box: BrokerWithoutSockets) -> No
 
 def metadata_batches(box: BrokerWithoutSockets) -> int:
     """How many changes the metadata log has seen."""
-    log = box.broker.log_dir.partitions[METADATA_PARTITION]
+    log = box.broker.log_dirs.partitions[METADATA_PARTITION]
     records = log.read(0, 1 << 20, log.log_end_offset).records
     assert records is not None
     return len(split_batches(records.read()))

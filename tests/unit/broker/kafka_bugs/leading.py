@@ -19,6 +19,7 @@ from kafkaprod.broker.metadata.image import TopicImage
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition
@@ -251,7 +252,7 @@ def _topics_made_again() -> None:
         before.create(PARTITION, old).append(bytearray(make_batch()), 0)
         before.close()
         log_dir = open_log_dir(directory, environment)
-        topics = ReplicatedTopics(log_dir, LogConfig(), lambda _: None, 1)
+        topics = ReplicatedTopics(LogDirs([log_dir]), LogConfig(), lambda _: None, 1)
         topics.image.topics[new] = TopicImage("t", new)
         try:
             assert topics.open_log((new, 0)).end_offset == 0

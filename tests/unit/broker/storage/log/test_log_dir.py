@@ -13,17 +13,14 @@ import pytest
 
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.broker.storage.log.group_commit import each, interval
-from kafkaprod.broker.storage.log.log_dir import (
-    CLEAN_SHUTDOWN,
+from kafkaprod.broker.storage.log.directory_files import (
     LOG_STARTS,
     META_PROPERTIES,
     RECOVERY_POINTS,
-    KnownTopics,
-    LogDir,
-    open_log_dir,
     parse_directory_name,
 )
+from kafkaprod.broker.storage.log.group_commit import each, interval
+from kafkaprod.broker.storage.log.log_dir import CLEAN_SHUTDOWN, KnownTopics, LogDir, open_log_dir
 from kafkaprod.broker.storage.recovery.checkpoints import parse_offsets, parse_partition_metadata, parse_properties_file
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition

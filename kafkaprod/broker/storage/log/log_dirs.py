@@ -1,0 +1,467 @@
+"""All log directories of a broker: `data_dir`, the first one, and those of the option `log_dirs`.
+
+A new partition goes where the fewest are. The first directory has the logs that are opened before all others (the
+metadata's), and its failures are the broker's, as if it were alone. Any other that cannot be opened, or fails later, is
+offline: its partitions answer KAFKA_STORAGE_ERROR, the others continue. Partitions move between directories
+(`replica_move`), one after the other.
+
+Thread-safe: one lock guards the moves, each directory has its own. Source: Kafka core, LogManager.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkaprod.broker.storage.directory_health import DirectoryHealth, WatchedDisk
+from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
+from kafkaprod.broker.storage.log.directory_files import (
+    DELETE_SUFFIX,
+    MAX_NAME_BYTES,
+    BrokerIdentity,
+    find_futures,
+    future_name,
+    read_present_file,
+    renamed,
+)
+from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
+from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.replica_move import ReplicaMove
+from kafkaprod.broker.storage.recovery.checkpoints import parse_partition_metadata
+from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.structs import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_RESERVED_DESCRIPTORS = 2_000  # of connections, indexes and older segments
+_MAX_WISHES = 10_000
+
+
+class LogDirs:
+    """See the module docstring. Make one with `open_log_dirs`.
+
+    Attributes:
+        moves_wait: Set when there is something to move.
+    """
+
+    def __init__(self, directories: Sequence[LogDir], unopened: Sequence[str] = ()) -> None:
+        """Take open directories.
+
+        Args:
+            directories: The first one is `data_dir`.
+            unopened: The paths of those that could not be opened.
+        """
+        self._directories = tuple(directories)
+        self._unopened = tuple(unopened)
+        self._lock = threading.Lock()
+        self._moves: dict[TopicPartition, ReplicaMove] = {}  # guarded by _lock, as what follows
+        self._wishes: dict[TopicPartition, LogDir] = {}
+        self.moves_wait = threading.Event()
+
+    # -- directories ---------------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> LogDir:
+        """The directory with the metadata."""
+        return self._directories[0]
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """The identity of the broker that owns the directories."""
+        return self.first.identity
+
+    @property
+    def paths(self) -> list[str]:
+        """All directories, the first one first."""
+        return [*(directory.path for directory in self._directories), *self._unopened]
+
+    @property
+    def online(self) -> list[LogDir]:
+        """The directories that can be used."""
+        return [directory for directory in self._directories if directory.environment.health.failure is None]
+
+    @property
+    def offline_paths(self) -> list[str]:
+        """The directories that cannot be used."""
+        online = {directory.path for directory in self.online}
+        return [path for path in self.paths if path not in online]
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionLog]:
+        """All logs, also those of directories that have failed; a copy."""
+        return {key: log for directory in self._directories for key, log in directory.partitions.items()}
+
+    @property
+    def topic_ids(self) -> dict[str, uuid.UUID]:
+        """The id of each topic; a copy."""
+        return {topic: topic_id for directory in self._directories for topic, topic_id in directory.topic_ids.items()}
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, None if it is not here."""
+        directory = self._directory_of(topic_partition)
+        return None if directory is None else directory.get(topic_partition)
+
+    def may_be_unopened(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition is in no open directory, but may be in one that could not be opened."""
+        return bool(self._unopened) and self._directory_of(topic_partition) is None
+
+    def saved_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """See `LogDir`; of a broker with one directory."""
+        return self.first.saved_high_watermark(topic_partition)
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        config: LogConfig | None = None,
+        *,
+        is_id_saved: bool = False,
+        is_internal: bool = False,
+    ) -> PartitionLog:
+        """Make an empty partition; one that exists is returned as it is. See `LogDir.create`.
+
+        Args:
+            topic_partition: The partition.
+            topic_id: The id of its topic.
+            config: Options; None for the defaults.
+            is_id_saved: As of `LogDir.create`.
+            is_internal: It belongs to the first directory: the broker cannot do without it.
+
+        Raises:
+            CorruptDataError: The topic exists with another id.
+            LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
+        """
+        directory = self._directory_of(topic_partition)
+        if directory is None:
+            directory = self.first if is_internal or len(self._directories) == 1 else self._choose(topic_partition)
+        log = directory.create(topic_partition, topic_id, config, is_id_saved=is_id_saved)
+        self._wishes.pop(topic_partition, None)
+        return log
+
+    def sync(self) -> None:
+        """Make the partitions that were created durable.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
+        """
+        for directory in self.online:
+            directory.sync()
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions of a topic there are."""
+        return sum(directory.partition_count(topic) for directory in self._directories)
+
+    def partition_room(self) -> int:
+        """How many more partitions there can be: each keeps a file open, and clients need descriptors, too."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reserved = min(_RESERVED_DESCRIPTORS, limit // 2)
+        return max(limit - reserved - sum(directory.log_count for directory in self._directories), 0)
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Delete a partition, and its copy if it moves. See `LogDir.delete`.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, a rename failed.
+        """
+        self._cancel(topic_partition)  # first: a copy alone must not be left
+        for directory in self._directories:
+            directory.delete(topic_partition)
+
+    def set_aside(self, topic_partition: TopicPartition) -> None:
+        """See `LogDir.set_aside`."""
+        for directory in self._directories:
+            directory.set_aside(topic_partition)
+
+    # -- from time to time ---------------------------------------------------------------------------------------------
+
+    def flush_due(self) -> None:
+        """See `LogDir.flush_due`."""
+        for directory in self.online:
+            directory.flush_due()
+
+    def apply_retention(self) -> int:
+        """See `LogDir.apply_retention`."""
+        return sum(directory.apply_retention() for directory in self.online)
+
+    def compact(self, should_stop: Callable[[], bool]) -> int:
+        """See `LogDir.compact`; partitions that move are left out."""
+        return sum(directory.compact(should_stop, self._moves) for directory in self.online)
+
+    def checkpoint(self) -> None:
+        """See `LogDir.checkpoint`."""
+        for directory in self.online:
+            directory.checkpoint()
+
+    def purge_deleted(self) -> None:
+        """See `LogDir.purge_deleted`."""
+        for directory in self.online:
+            directory.purge_deleted()
+
+    def close(self) -> bool:
+        """Close all logs and give the directories up; return whether the shutdown was clean."""
+        with self._lock:
+            moves = list(self._moves.values())
+            self._moves.clear()
+        for move in moves:
+            move.close()
+        are_clean = [directory.close() for directory in self._directories]
+        return all(are_clean) and not self.offline_paths
+
+    # -- moves ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def moves(self) -> list[ReplicaMove]:
+        """The moves that are not over, in their order."""
+        with self._lock:
+            return list(self._moves.values())
+
+    def wish(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        """Remember where a partition shall be made that does not exist yet; until the broker ends.
+
+        Returns:
+            LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR for a directory that is offline; else NONE.
+        """
+        directory, error = self._find(path)
+        if directory is not None and len(self._wishes) < _MAX_WISHES:
+            self._wishes[topic_partition] = directory
+        return error
+
+    def move(self, log: PartitionLog, path: str) -> ErrorCode:
+        """Have a partition moved to another directory; a move to elsewhere ends.
+
+        Returns:
+            LOG_DIR_NOT_FOUND, the broker has no such directory; KAFKA_STORAGE_ERROR, it is offline, or any other is, or
+            it has no room; INVALID_TOPIC_EXCEPTION, the name of the copy's directory would be too long.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, the disk refused.
+        """
+        key = log.topic_partition
+        if len(future_name(key)) > MAX_NAME_BYTES:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        target, error = self._find(path)
+        if target is None:
+            return error
+        source = self._directory_of(key)
+        if source is None or log.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        present = self._moves.get(key)
+        if present is not None and present.target is target:
+            return ErrorCode.NONE
+        self._cancel(key)
+        if source is target:
+            return ErrorCode.NONE
+        if self.offline_paths:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not _has_room(target.path, log.size_bytes):
+            logger.warning("%s cannot move to %r: there is no room for %d bytes", key, path, log.size_bytes)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._begin(ReplicaMove(log, source, target))
+        return ErrorCode.NONE
+
+    def step(self, max_bytes: int) -> int:
+        """Copy some records of the move that comes next; return how many bytes. A move that fails is given up."""
+        move = next(iter(self.moves), None)
+        if move is None:
+            return 0
+        copied, key = 0, move.log.topic_partition
+        try:
+            copied = move.step(max_bytes)
+        except (LogError, OSError) as error:
+            logger.error("%s cannot move to %r: %s", key, move.target.path, str(error))
+            self._give_up(move)
+        if move.is_over:
+            with self._lock:
+                if self._moves.get(key) is move:
+                    del self._moves[key]
+        return copied
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
+        return next((each for each in self._directories if each.get(topic_partition) is not None), None)
+
+    def _choose(self, topic_partition: TopicPartition) -> LogDir:
+        wish = self._wishes.get(topic_partition)
+        online = self.online
+        return wish if wish in online else min(online, key=lambda each: each.log_count)
+
+    def _find(self, path: str) -> tuple[LogDir | None, ErrorCode]:
+        if path in self.offline_paths:
+            return None, ErrorCode.KAFKA_STORAGE_ERROR
+        found = next((directory for directory in self._directories if directory.path == path), None)
+        return found, ErrorCode.LOG_DIR_NOT_FOUND if found is None else ErrorCode.NONE
+
+    def _begin(self, move: ReplicaMove) -> None:
+        with self._lock:
+            self._moves[move.log.topic_partition] = move
+        self.moves_wait.set()
+
+    def _cancel(self, topic_partition: TopicPartition) -> None:
+        with self._lock:
+            move = self._moves.pop(topic_partition, None)
+        if move is not None:
+            move.cancel()
+
+    def _give_up(self, move: ReplicaMove) -> None:
+        """End a move that failed. If the partition cannot be read, its copy stays: the next start continues."""
+        try:
+            if move.log.is_offline:
+                move.close()
+            else:
+                move.cancel()
+        except (LogError, OSError) as error:
+            logger.error("the copy in %r is left over: %s", move.directory, str(error))
+
+    def settle(self, ids: Mapping[str, uuid.UUID], reserved: Sequence[TopicPartition]) -> None:
+        """At the start: keep one of each partition and topic id, and continue with what was moving.
+
+        Args:
+            ids: Ids of topics that are known.
+            reserved: Partitions that were opened before the others, in the first directory.
+
+        Raises:
+            LogError: KAFKA_STORAGE_ERROR, a directory could not be renamed.
+        """
+        self._settle_ids(ids)
+        for key in {key for directory in self._directories[1:] for key in directory.partitions}:
+            places = [directory for directory in self._directories if directory.get(key) is not None]
+            best = self.first if key in reserved else max(places, key=lambda each: _wholeness(each, key))
+            for directory in places:
+                if directory is not best:
+                    logger.warning("%r has %s, too: the one in %r is set aside", best.path, key, directory.path)
+                    directory.set_aside(key)
+        for directory in self._directories if len(self._directories) > 1 else ():
+            for key, copies in find_futures(directory.path).items():
+                self._continue(key, directory, copies)
+
+    def _settle_ids(self, known: Mapping[str, uuid.UUID]) -> None:
+        found: dict[str, list[uuid.UUID]] = {}
+        for directory in self._directories:
+            for topic, topic_id in directory.topic_ids.items():
+                found.setdefault(topic, []).append(topic_id)
+        for topic, ids in found.items():
+            right = known[topic] if known.get(topic) in ids else ids[0]
+            for directory in self._directories if len(set(ids)) > 1 else ():
+                if directory.topic_id(topic) != right:
+                    logger.warning("%r has partitions of another topic %r: set aside", directory.path, topic)
+                    for key in [key for key in directory.partitions if key.topic == topic]:
+                        directory.set_aside(key)
+
+    def _continue(self, key: TopicPartition, target: LogDir, copies: list[str]) -> None:
+        source = self._directory_of(key)
+        log = None if source is None else source.get(key)
+        for copy in copies:
+            is_known = source is not None and _topic_id_of(copy) == source.topic_id(key.topic)
+            if is_known and source is not target and source is not None and log is not None and key not in self._moves:
+                self._begin(ReplicaMove(log, source, target, copy))
+            elif source is not None:
+                target.environment.disk.rename(copy, os.path.join(target.path, renamed(key, DELETE_SUFFIX)))
+            else:
+                logger.warning("%r is the copy of a partition that is in no directory: it is left as it is", copy)
+
+
+def open_log_dirs(
+    paths: Sequence[str],
+    environment: LogEnvironment,
+    *,
+    node_id: int = 0,
+    cluster_id: str | None = None,
+    defaults: LogConfig | None = None,
+    find_topics: Callable[[LogDir], KnownTopics] = lambda _: KnownTopics({}, {}),
+) -> LogDirs:
+    """Take over the log directories of a broker, making those that are missing; see `open_log_dir`.
+
+    Args:
+        paths: The directories; the first one must be usable.
+        environment: Shared by all logs.
+        node_id: This broker's id.
+        cluster_id: Must match that of the directories.
+        defaults: Options of topics without their own.
+        find_topics: As of `open_log_dir`, with the first directory.
+
+    Raises:
+        DirectoryLockedError: Another broker uses one of them.
+        ConfigError: One belongs to another broker, cluster or user, or every user may write to it; one is named twice.
+        LogError, OSError: The first one cannot be read or written.
+    """
+    resolved = [os.path.realpath(path) for path in paths]
+    if len(set(resolved)) < len(resolved):
+        raise ConfigError(f"a log directory is named twice: {', '.join(resolved)}")
+    known, reserved = KnownTopics({}, {}), []
+
+    def find(log_dir: LogDir) -> KnownTopics:
+        nonlocal known, reserved
+        known = find_topics(log_dir)
+        reserved = list(log_dir.partitions)
+        return known
+
+    first = open_log_dir(
+        resolved[0], environment, node_id=node_id, cluster_id=cluster_id, defaults=defaults, find_topics=find
+    )
+    directories, unopened = [first], []
+    try:
+        for path in resolved[1:]:
+            directory = _open_further(path, environment, first.identity, defaults, known)
+            if directory is None:
+                unopened.append(path)
+            else:
+                directories.append(directory)
+        log_dirs = LogDirs(directories, unopened)
+        log_dirs.settle(known.ids, reserved)
+    except BaseException:
+        for directory in directories:
+            directory.close()
+        raise
+    return log_dirs
+
+
+def _open_further(
+    path: str, environment: LogEnvironment, identity: BrokerIdentity, defaults: LogConfig | None, known: KnownTopics
+) -> LogDir | None:
+    """Open a directory that is not the first one; None if that is not possible."""
+    health = DirectoryHealth(path)
+    try:
+        return open_log_dir(
+            path,
+            environment._replace(disk=WatchedDisk(environment.disk, health), health=health),
+            node_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            defaults=defaults,
+            find_topics=lambda _: known,
+        )
+    except DirectoryLockedError:
+        raise
+    except (OSError, LogError) as error:
+        logger.error("log directory %r is offline, and the broker starts without it: %s", path, str(error))
+        return None
+
+
+def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int]:
+    log = directory.partitions[key]
+    return log.damage is None, log.log_end_offset, log.log_start_offset
+
+
+def _topic_id_of(directory: str) -> uuid.UUID | None:
+    try:
+        return parse_partition_metadata(read_present_file(os.path.join(directory, PARTITION_METADATA)))
+    except CorruptDataError:
+        return None
+
+
+def _has_room(path: str, size_bytes: int) -> bool:
+    try:
+        volume = os.statvfs(path)
+    except OSError:
+        return False
+    return volume.f_bavail * volume.f_frsize > size_bytes
