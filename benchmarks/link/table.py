@@ -87,7 +87,7 @@ def _about(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         rates = ", ".join(f"{rate:g}" for rate in sorted({run["cell"]["mbit_s"] for run in result["runs"]}))
         yield (
             f"{result['date']}, {rates} Mbit/s: {about['processor']}, {about['cores']} cores, Linux {about['kernel']}, "
-            f"load {about['load_average']:.0f} while it ran; {result['seconds']:g} s a run (five times that at 1 Mbit/s)."
+            f"load {about['load_average']:.0f} while it ran; {result['seconds']:g} s a run, 5 times that at 1 Mbit/s."
         )
 
 

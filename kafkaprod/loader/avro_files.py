@@ -25,7 +25,7 @@ GROUP_BYTES: Final = 1 << 20  # as they are in the file
 MOST_BLOCK_BYTES: Final = 1 << 30
 MOST_HEADER_BYTES: Final = 64 << 20
 MOST_EMPTY_RECORDS: Final = 1 << 20
-"""Of a block, beyond one a byte: records of nulls take none, and a block of some bytes could have any number."""
+"""Values of a block beyond one a byte: those of nulls take none, and a few bytes could have any number of them."""
 _LONGEST_NUMBER: Final = 10  # bytes
 
 

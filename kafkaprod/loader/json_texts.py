@@ -62,7 +62,7 @@ def _elements_start(source: Source, plan: RowPlan, field: str) -> int:
 
 
 def array_start(source: Source) -> int:
-    """Return where the first element of an array begins. Raises LoadRefusedError for another text, LoadError, OSError."""
+    """Return where the first element of an array begins. Raises LoadRefusedError if there is no array, LoadError."""
     text_start(source)  # is it UTF-8?
     room = memoryview(bytearray(room_for(source, 0)))
     filled = 0
