@@ -135,6 +135,8 @@ def options_for_topic(options: Mapping[str, object], topic: str) -> dict[str, An
     own = values.pop("topic_options", TopicOptions()).find(topic)
     if "batch_size" in own:
         values.pop("max_batch_size", None)
+    elif "max_batch_size" in own and "batch_size" in values:
+        values["batch_size"] = min(values["batch_size"], own["max_batch_size"])
     return values | dict(own)
 
 

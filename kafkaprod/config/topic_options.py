@@ -113,11 +113,12 @@ def _entries(value: object) -> Mapping[Any, Any]:
 
 
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
             raise MalformedError(f"{_shown(name)} is given twice")
-    return dict(pairs)
+        found[name] = value
+    return found
 
 
 def _checked_pattern(pattern: object) -> str:

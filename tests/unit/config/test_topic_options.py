@@ -79,6 +79,8 @@ def test_producer_of_one_topic_has_its_options_as_those_of_all() -> None:
     }
     assert options_for_topic(options, "orders") == {"linger_ms": 1, "batch_size": 1000}
     assert options_for_topic(options, "logs") == {"linger_ms": 7, "max_batch_size": 900_000}
+    smaller = {"batch_size": 5000, "topic_options": {"orders": {"max_batch_size": 1000}}}
+    assert options_for_topic(smaller, "orders") == {"batch_size": 1000, "max_batch_size": 1000}
 
 
 @pytest.mark.parametrize(
