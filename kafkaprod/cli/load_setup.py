@@ -279,7 +279,11 @@ def load_options(
     if broker_limit < limit and config.compression_type == "none":
         limit, where = broker_limit, "the topic's max.message.bytes"
     defaults: dict[str, Any] = {
-        "batch_size": min(max(config.batch_size, MAX_BATCH_BYTES // 2), broker_limit),
+        "batch_size": min(
+            max(config.batch_size, MAX_BATCH_BYTES // 2),
+            broker_limit,
+            producer_options.get("max_batch_size", broker_limit),
+        ),
         "max_block_ms": max(config.max_block_ms, config.delivery_timeout_ms),
     }
     needs_keys = "compact" in (topic.get("cleanup.policy") or "")

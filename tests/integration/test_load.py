@@ -36,6 +36,16 @@ def rig(embedded_broker: EmbeddedBroker, tmp_path: Path, topic_name: str) -> Loa
     return LoadRig(embedded_broker.bootstrap_servers, tmp_path / "state", topic_name)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_batches_are_no_larger_than_the_most_that_is_given(rig: LoadRig, tmp_path: Path, own: bool) -> None:
+    given = f'topic_options={{"{rig.topic}": {{"max_batch_size": 9000}}}}' if own else "max_batch_size=9000"
+    path = tmp_path / "in.txt"
+    path.write_bytes((b"x" * 99 + b"\n") * 500)
+    done = rig.run(str(path), "--format", "lines", "--create-topic", "1", "-X", given)
+    assert done.code == 0, done.err
+    assert len(rig.values()) == 500
+
+
 def flights() -> pl.DataFrame:
     random.seed(5)
     return pl.DataFrame(
