@@ -63,6 +63,8 @@ from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BufferFullError, KafkaError, ProducerClosedError
 
+LEADERS_S = 30  # that Kafka may take to elect those of a new topic
+
 
 @dataclass
 class KafkaBroker:
@@ -104,8 +106,13 @@ class Kafka:
         self.bootstrap_servers = self._cluster.bootstrap()
 
     def begin(self, topic: str) -> None:
-        """Create a topic."""
+        """Create a topic, and wait until each partition has a leader."""
         self._cluster.create_topic(topic, PARTITIONS, replication_factor=1)
+        end = time.monotonic() + LEADERS_S
+        while any(self._cluster.leader(topic, partition) < 0 for partition in range(PARTITIONS)):
+            if time.monotonic() > end:
+                raise RuntimeError(f"{topic} has no leaders")
+            time.sleep(0.1)
 
     def leader(self, topic: str, partition: int) -> Broker:
         """Return the node that leads a partition."""

@@ -26,6 +26,7 @@ from benchmarks.macro.sick_tally import (
 from benchmarks.peers.build import sick_command
 
 END_S = 30  # that a program may take to end
+NAMES = {"java": "Java producer", "go": "franz-go"}
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def program(client: str, cluster: Cluster, topic: str, partitions: list[int]) ->
                 healthy = " ".join(map(str, sorted(tally.healthy))) if partitions else ""
                 printed, _ = running.communicate(f"{healthy}\n", WARM_S + GRACE_S + SECONDS + END_S)
                 found = json.loads(printed)
-                print(f"{client} {found['version']}", file=sys.stderr)
+                print(f"{NAMES[client]} {found['version']}", file=sys.stderr)
                 tally.latencies = [ms / 1000 for ms in found["latencies_ms"]]
                 tally.longest_s = found["longest_ms"] / 1000
 
