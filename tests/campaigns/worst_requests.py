@@ -156,11 +156,13 @@ class Target(NamedTuple):
         address: Of the broker that gets the requests, and that leads the honest client's topic.
         pids: The processes whose memory and CPU time count together.
         turns: What `longest_turn` and `longest_step_s` read.
+        settle: Waits until all that was made is there.
     """
 
     address: str
     pids: list[int]
     turns: Path
+    settle: Callable[[], object] = lambda: None
 
     def resident_bytes(self) -> int:
         """Return the peak of all processes since `forget_peak`."""
@@ -256,6 +258,7 @@ def worst_costs(
             continue
         for frame in case.before:
             answer_to(target.address, frame, PREPARATION_S)
+        target.settle()
         outcomes.append((name, measured(target, partial(send_at_once, target.address, case.frame, clients))))
     return outcomes
 
@@ -280,7 +283,8 @@ def cluster_target() -> Iterator[Target]:
         cluster.create_topic(TOPIC, assignment=[[1, 2, 3]])
         cluster.wait_until_in_sync()
         pids = [cluster.controller.pid, *(broker.pid for broker in cluster.brokers)]
-        yield Target(f"127.0.0.1:{cluster.broker(1).port}", pids, turns)
+        settle = partial(cluster.wait_until_applied, PREPARATION_S)
+        yield Target(f"127.0.0.1:{cluster.broker(1).port}", pids, turns, settle)
 
 
 def main() -> int:
