@@ -166,15 +166,25 @@ cdef inline void column_get(const ByteColumn *c, Py_ssize_t i, const char **data
 
 
 cdef inline const char *column_address(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
-    """Return where the bytes of row i may be: for prefetching only, not checked and not to be read."""
+    """Return where the bytes of row i may be: for prefetching only, not checked and not to be read.
+
+    It may be NULL or lie anywhere, so it is counted as a number: nothing may be added to such a pointer.
+    """
     i += c.start
     if c.layout == OFFSETS32:
-        return <const char *>(<size_t>c.data + <size_t>load_i32(&c.offsets32[i]))  # may lie anywhere
+        return <const char *>(<size_t>c.data + <size_t>load_i32(&c.offsets32[i]))
     if c.layout == PLACES:
         return c.places[i].data
     if c.layout == OFFSETS64:
         return <const char *>(<size_t>c.data + <size_t>load_i64(&c.offsets64[i]))
-    return c.data + i * c.width
+    return <const char *>(<size_t>c.data + <size_t>(i * c.width))
+
+
+cdef inline void prefetch_row_bytes(const ByteColumn *c, Py_ssize_t i) noexcept nogil:
+    """Prefetch what may be the first two cache lines of row i."""
+    cdef const char *data = column_address(c, i)
+    prefetch_read(data)
+    prefetch_read(<const char *>(<size_t>data + 64))
 
 
 cdef inline void prefetch_place(const ByteColumn *c, Py_ssize_t i) noexcept nogil:

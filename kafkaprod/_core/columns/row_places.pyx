@@ -87,7 +87,7 @@ cdef void _offsets32_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t co
         # Right if neither offset is negative; if one is, its own sign bit is set.
         size = <int32_t>(<uint32_t>offsets[i + 1] - <uint32_t>offsets[i])
         signs |= offsets[i] | size | <int32_t>(<uint32_t>longest - <uint32_t>size)
-        room[i].data = data + offsets[i]
+        room[i].data = <const char *>(<size_t>data + <size_t>offsets[i])      # may lie anywhere, see below
         room[i].length = size
     if signs >= 0 and 0 <= offsets[count] <= c.data_size:
         return
@@ -107,7 +107,7 @@ cdef void _offsets64_places(const ByteColumn *c, Py_ssize_t first, Py_ssize_t co
     for i in range(count):
         size = wrapping_difference(offsets[i + 1], offsets[i])
         signs |= offsets[i] | size | wrapping_difference(longest, size)
-        room[i].data = data + offsets[i]
+        room[i].data = <const char *>(<size_t>data + <size_t>offsets[i])      # may lie anywhere, see below
         room[i].length = size
     if signs >= 0 and 0 <= offsets[count] <= c.data_size:
         return

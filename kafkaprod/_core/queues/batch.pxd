@@ -214,27 +214,27 @@ cdef inline void remember(Hint *hint, const OpenBatch *o) noexcept nogil:
 
 cdef inline void prefetch_hinted(Hint *hint) noexcept nogil:
     """Prefetch where a record will be written, and the result object that its future will refer to."""
-    cdef char *position = load_address(&hint.position)
-    prefetch_write(position)
-    prefetch_write(position + 64)
-    prefetch_write(position + 128)
+    cdef size_t position = <size_t>load_address(&hint.position)     # a number: nothing may be added to NULL
+    prefetch_write(<char *>position)
+    prefetch_write(<char *>(position + 64))
+    prefetch_write(<char *>(position + 128))
     prefetch_write(load_object(&hint.completion))
 
 
 cdef inline void prefetch_write_position(Partition *p, int lines) noexcept nogil:
     """Prefetch `lines` cache lines at the open batch's write position. Without the lock: a stale address does no harm."""
-    cdef char *position = load_address(&p.open.position)
+    cdef size_t position = <size_t>load_address(&p.open.position)
     while lines > 0:
-        prefetch_write(position)
+        prefetch_write(<char *>position)
         position += 64
         lines -= 1
 
 
 cdef inline void prefetch_batch(const Batch *b) noexcept nogil:
-    """Prefetch the whole struct."""
+    """Prefetch the whole struct; NULL does no harm."""
     cdef size_t at = 0
     while at < sizeof(Batch):
-        prefetch_write(<const char *>b + at)
+        prefetch_write(<const char *>(<size_t>b + at))
         at += CACHE_LINE
 
 

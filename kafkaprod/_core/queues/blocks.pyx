@@ -36,6 +36,7 @@ from kafkaprod._core.columns.columns cimport (
     column_address,
     column_get,
     prefetch_place,
+    prefetch_row_bytes,
 )
 from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row_places
 from kafkaprod._core.queues.completion cimport batch_result
@@ -99,10 +100,8 @@ cdef inline void fill_headers(const HeaderColumn *headers, Py_ssize_t i, RecordV
 
 cdef inline void prefetch_row(const ByteColumn *key, const ByteColumn *value, Py_ssize_t i) noexcept nogil:
     """Prefetch what writing row i will read."""
-    cdef const char *data = column_address(value, i)
     prefetch_read(column_address(key, i))
-    prefetch_read(data)
-    prefetch_read(data + 64)
+    prefetch_row_bytes(value, i)
 
 
 cdef object _too_large(Py_ssize_t row, Py_ssize_t size, str topic, Py_ssize_t limit):

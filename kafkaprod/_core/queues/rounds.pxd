@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from kafkaprod._core.columns.columns cimport ByteColumn, column_address, column_get
-from kafkaprod._core.machine.prefetch cimport prefetch_read, prefetch_write
+from kafkaprod._core.columns.columns cimport ByteColumn, column_get, prefetch_row_bytes
+from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.queues.batch cimport Partition, prefetch_write_position
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
@@ -134,9 +134,7 @@ cdef inline void round_begin(Round *round, ByteColumn key, ByteColumn value, con
             break
         if not is_scattered:
             # Prefetch values now, in memory order; they are written later in partition order.
-            data = column_address(&value, i)
-            prefetch_read(data)
-            prefetch_read(data + 64)
+            prefetch_row_bytes(&value, i)
         placed[i - first] = partition
         ends[partition] += 1
         i += 1

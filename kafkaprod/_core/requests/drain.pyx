@@ -467,7 +467,7 @@ cdef inline void _prefetch_ahead(NodeQueues node) noexcept nogil:
         head = _peek_head(node.partitions[i - 2 * AHEAD])
         if head is not NULL:
             prefetch_write(head.first)
-            prefetch_write(<const char *>head.first + CACHE_LINE)
+            prefetch_write(<const char *>(<size_t>head.first + CACHE_LINE))
 
 
 cdef inline const Batch *_peek_head(Partition *p) noexcept nogil:
