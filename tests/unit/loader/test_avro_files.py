@@ -145,7 +145,7 @@ def test_a_file_without_a_name_that_tells_its_format_is_known_by_its_first_bytes
     "kind", ["null", {"type": "record", "name": "e", "fields": []}, {"type": "fixed", "name": "z", "size": 0}]
 )
 def test_values_without_a_byte_cannot_be_more_than_fit_into_memory(tmp_path: Path, kind: Any) -> None:
-    value = None if kind == "null" else {} if kind["type"] == "record" else b""
+    value: Any = None if kind == "null" else {} if kind["type"] == "record" else b""
     path = write(tmp_path / "a.avro", [{"name": "x", "type": kind}], [{"x": value}])
     header, block = path.read_bytes().split(MARK)[:2]
     assert block == b"\x02\x00"  # one record of no bytes
