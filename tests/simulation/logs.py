@@ -79,6 +79,7 @@ class SimulatedLog:
     """
 
     config = LogConfig()
+    is_offline = False  # the directory of no log fails
 
     def __init__(self, clock: Clock) -> None:
         self.batches: list[SimulatedBatch] = []

@@ -25,7 +25,7 @@ from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaL
 from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import never
-from kafkaprod.broker.storage.log.log_dir import LogDir
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -64,7 +64,7 @@ class SimulatedTopics(ReplicatedTopics):
 
     def __init__(self, node: BrokerNode, on_advance: Callable[[TopicPartition], None]) -> None:
         directory = SimpleNamespace(path="", topic_ids={}, partitions={})
-        super().__init__(cast(LogDir, directory), LogConfig(), on_advance, 1)
+        super().__init__(cast(LogDirs, directory), LogConfig(), on_advance, 1)
         self._node = node
 
     def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
