@@ -82,6 +82,8 @@ class BrokerConfig:
         transactions: Options of the transaction coordinator.
         tokens: Options of delegation tokens.
         limits: What clients can make the broker hold.
+        metadata_snapshot_bytes: metadata.log.max.record.bytes.between.snapshots; the log of the metadata grows by so
+            much before a snapshot, and by four times the last one.
         log_cleaner_enable: Compact topics with cleanup.policy=compact.
         log_cleaner_backoff_ms: How often the cleaner looks for one that is due.
         offsets_retention_ms: How long a group without members keeps its offsets.
@@ -118,6 +120,7 @@ class BrokerConfig:
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     tokens: TokenConfig = field(default_factory=TokenConfig)
     limits: Limits = field(default_factory=Limits)
+    metadata_snapshot_bytes: int = 1024 * 1024
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -22,7 +22,8 @@ from confluent_kafka.admin import (
 
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.controller.disk_log import DiskMetadataLog
-from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.controller.snapshot_file import write_snapshot
+from kafkaprod.broker.metadata.log import MetadataBatch, MetadataSnapshot
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import never
@@ -119,7 +120,10 @@ def test_every_type_of_record_is_read_with_every_field(kafka_tools: str, tmp_pat
     log = DiskMetadataLog(str(tmp_path / "data"), "c" * 22, never(), Disk(), SystemClock())
     log.append(MetadataBatch(0, 1, tuple(records)))
     log.close()
-    arguments = ["--cluster-metadata-decoder", "--files", str(tmp_path / "data" / SEGMENT)]
-    dumped = run_java(kafka_tools, DUMP_LOG, arguments, timeout_s=TIMEOUT_S)
+    snapshot = write_snapshot(Disk(), str(tmp_path), MetadataSnapshot(42, 7, tuple(records)), 0)
+    files = f"{tmp_path / 'data' / SEGMENT},{snapshot.path}"
+    dumped = run_java(kafka_tools, DUMP_LOG, ["--cluster-metadata-decoder", "--files", files], timeout_s=TIMEOUT_S)
     assert_all_is_read(dumped)
-    assert len(re.findall(r"payload: \{", dumped)) == len(records)
+    assert len(re.findall(r"payload: \{", dumped)) == 2 * len(records)
+    assert "Snapshot end offset: 42, epoch: 7" in dumped
+    assert re.search(r"SnapshotHeader.*(?s:.)*SnapshotFooter", dumped)

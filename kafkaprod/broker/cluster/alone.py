@@ -69,7 +69,13 @@ class Alone(Standing):
         version = broker.config.transactions.version
         levels = NO_LEVELS if version is None else {TRANSACTION_VERSION: version}
         controller = self.controller = OwnController(
-            log_dir, broker.clock, broker.endpoints, broker.config.protocols, levels, broker.config.tokens
+            log_dir,
+            broker.clock,
+            broker.endpoints,
+            broker.config.protocols,
+            levels,
+            broker.config.tokens,
+            broker.config.metadata_snapshot_bytes,
         )
         broker.settings.ask_controller = controller.ask
         controller.on_change = broker.settings.follow
@@ -128,6 +134,10 @@ class Alone(Standing):
 
     def close(self) -> None:
         """Do nothing: there are no links."""
+
+    def finish(self) -> None:
+        """Wait for the snapshot that is being written."""
+        self.controller.close()
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Refuse it."""

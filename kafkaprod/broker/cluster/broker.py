@@ -221,6 +221,7 @@ class Broker:
 
     def close(self) -> bool:
         """Close the logs; return whether the shutdown was clean."""
+        self.standing.finish()
         return self.log_dirs.close()
 
     def _open_log_dirs(self) -> LogDirs:

@@ -133,6 +133,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),
     "max.connections": _of("limits", "max_connections", int32(1), is_dynamic=True),
     "max.connections.per.ip": _of("limits", "max_connections_per_ip", int32(1), is_dynamic=True),
+    "metadata.log.max.record.bytes.between.snapshots": _of("", "metadata_snapshot_bytes", int64(1)),
     "node.id": _of("", "node_id", int32(0)),
     "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC), is_dynamic=True),
     "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),

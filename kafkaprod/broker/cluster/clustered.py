@@ -109,6 +109,9 @@ class Clustered(Standing):
         """Close the links."""
         self.member.close()
 
+    def finish(self) -> None:
+        """Do nothing: the controller has the metadata log."""
+
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """See `ClusterMember`."""
         return self.member.receive_slice(request)

@@ -90,6 +90,7 @@ _BROKER_TEXTS: Final = {
     "log.roll.hours": "log.roll.ms in hours; the smaller unit counts more.",
     "max.connections": "The most connections at a time.",
     "max.connections.per.ip": "The most connections from one address at a time.",
+    "metadata.log.max.record.bytes.between.snapshots": "How much the metadata log grows between snapshots.",
     "node.id": "This broker's id.",
     "num.io.threads": "Threads for requests." + _NO_USE,
     "num.network.threads": "Threads for the network." + _NO_USE,

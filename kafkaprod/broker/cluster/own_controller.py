@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkaprod.broker.controller.controller import NO_LEVELS, Controller
 from kafkaprod.broker.controller.disk_log import (
+    DEFAULT_SNAPSHOT_BYTES,
     METADATA_CONFIG,
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
@@ -61,6 +62,7 @@ class OwnController:
         protocols: Mapping[str, str],
         levels: Mapping[str, int] = NO_LEVELS,
         tokens: TokenConfig | None = None,
+        snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
     ) -> None:
         """Read the log, or make it, and register the broker.
 
@@ -71,6 +73,7 @@ class OwnController:
             protocols: The protocols of the listeners, by name.
             levels: Levels of features that are set with this start.
             tokens: Options of delegation tokens; None: there are none.
+            snapshot_bytes: What the log grows by before the next snapshot, at least.
 
         Raises:
             CorruptDataError: A record is not known.
@@ -79,7 +82,7 @@ class OwnController:
         self.on_change: Callable[[ClusterImage], object] = lambda _: None
         self._clock = clock
         self._node_id = log_dir.identity.node_id
-        self._log = _open_log(log_dir, clock)
+        self._log = _open_log(log_dir, clock, snapshot_bytes)
         cluster_id = log_dir.identity.cluster_id
         self._controller = Controller(
             cluster_id,
@@ -87,11 +90,13 @@ class OwnController:
             seed=uuid.uuid4().int,
             now_ms=clock.now_ms(),
             batches=tuple(self._log.batches()),
+            snapshot=self._log.snapshot,
             persist=lambda batch, _: self._log.append(batch),
             voter_id=self._node_id,
             levels=levels,
             tokens=tokens,
         )
+        self._log.snapshot = None
         self.image = self._controller.context.image
         self._register(
             cluster_id,
@@ -122,6 +127,10 @@ class OwnController:
         if is_synced:
             self.sync()
         return answers[0] if answers else None
+
+    def close(self) -> None:
+        """Wait for what is being written; before the log directory is closed."""
+        self._log.await_snapshot()
 
     def sync(self) -> None:
         """Bring all changes to the disk.
@@ -204,15 +213,21 @@ class OwnController:
                 is_left = self._controller.turn(self._clock.now_ms())
             except LogError as error:  # the event is answered
                 logger.error("a change of the metadata was refused: %s", str(error))  # not its frames, with the lock
+        self._log.maybe_snapshot(self.image, self._controller.log.last_epoch)
         self._controller.log.forget()
         if self.image.end_offset != before:
             self.on_change(self.image)
 
 
-def _open_log(log_dir: LogDir, clock: Clock) -> PartitionOfMetadata:
-    log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
+def _open_log(log_dir: LogDir, clock: Clock, snapshot_bytes: int) -> PartitionOfMetadata:
+    log = _open(log_dir, clock, snapshot_bytes)
     if log.is_of_kafka:
         logger.warning("%r has the metadata log of Apache Kafka, which is set aside: options are lost", log_dir.path)
         log_dir.set_aside(METADATA_PARTITION)
-        log = PartitionOfMetadata(log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG), clock)
+        log = _open(log_dir, clock, snapshot_bytes)
     return log
+
+
+def _open(log_dir: LogDir, clock: Clock, snapshot_bytes: int) -> PartitionOfMetadata:
+    log = log_dir.open_first(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_CONFIG)
+    return PartitionOfMetadata(log, clock, log_dir.environment.disk, snapshot_bytes)

@@ -107,6 +107,10 @@ class Standing(ABC):
         """Release what the event loop polls."""
 
     @abstractmethod
+    def finish(self) -> None:
+        """Wait for what is being written, when all threads but those have ended."""
+
+    @abstractmethod
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
         """Take metadata over that the cluster's controller has pushed.
 

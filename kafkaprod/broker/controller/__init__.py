@@ -3,6 +3,7 @@
 cluster_view   the cluster as tests see it
 process        the controller's process: its loop, its socket, a link to each broker
 disk_log       the metadata log on disk: `__cluster_metadata-0`
+snapshot_file  snapshots of the metadata on the disk
 history        the history of a cluster for people, a line for each record
 requests       what arrives at the controller's socket: requests become events, their answers responses
 quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it

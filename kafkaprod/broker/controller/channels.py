@@ -2,16 +2,18 @@
 
 One slice is in flight at a time. After a loss or a timeout the same slice is sent again, and to a broker that does not
 know of its registration yet, whose answer travels another way. A broker that does not hold what comes before the slice
-gets the log from its start. A channel ends with the registration that it belongs to.
+gets the log from its start; if that is not offset 0, a snapshot comes before it, in parts. A channel ends with the
+registration that it belongs to.
 Pure state: time is an argument. Source: the roles of Kafka's ControllerChannelManager and RequestSendThread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
-from kafkaprod.broker.metadata.log import MetadataLog
+from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer, SnapshotPart
+from kafkaprod.broker.metadata.log import NO_EPOCH, MetadataBatch, MetadataLog, MetadataSnapshot
 from kafkaprod.protocol.error_codes import ErrorCode
 
 MAX_SLICE_RECORDS: Final = 10_000
@@ -35,14 +37,29 @@ class BrokerChannel:
         self.broker_epoch = broker_epoch
         self.next_offset = 0
         self.is_ended = False
+        self._snapshot: MetadataSnapshot | None = None  # until the broker has confirmed all of it
+        self._next_record = 0  # of it
         self._in_flight: MetadataSlice | None = None
         self._send_at_ms = 0
         self._lost_at_ms = 0
 
     def next_slice(
-        self, log: MetadataLog, controller_epoch: int, commit_offset: int, now_ms: int
+        self,
+        log: MetadataLog,
+        controller_epoch: int,
+        commit_offset: int,
+        now_ms: int,
+        take_snapshot: Callable[[], MetadataSnapshot],
     ) -> MetadataSlice | None:
-        """Return what to send now, None if nothing is due; then it is in flight."""
+        """Return what to send now, None if nothing is due; then it is in flight.
+
+        Args:
+            log: The log.
+            controller_epoch: The epoch of this controller.
+            commit_offset: How much of the log is committed.
+            now_ms: The time.
+            take_snapshot: Makes a snapshot, at the end of the log or at its start.
+        """
         if self.is_ended:
             return None
         if self._in_flight is not None:
@@ -51,6 +68,11 @@ class BrokerChannel:
             self.on_lost(now_ms)
         if now_ms < self._send_at_ms:
             return None
+        if self.next_offset < log.start_offset:
+            self._snapshot = self._snapshot or take_snapshot()
+            self._in_flight = self._part_of(self._snapshot, controller_epoch, commit_offset)
+            self._lost_at_ms, self._send_at_ms = now_ms + TIMEOUT_MS, now_ms
+            return self._in_flight
         batches = tuple(log.read(self.next_offset, MAX_SLICE_RECORDS))
         self._in_flight = MetadataSlice(
             controller_epoch,
@@ -66,6 +88,13 @@ class BrokerChannel:
         self._send_at_ms = now_ms + KEEP_ALIVE_MS if is_all else now_ms
         return self._in_flight
 
+    def _part_of(self, snapshot: MetadataSnapshot, controller_epoch: int, commit_offset: int) -> MetadataSlice:
+        end_offset, epoch, records = snapshot
+        first = self._next_record
+        batch = MetadataBatch(first, epoch, records[first : first + MAX_SLICE_RECORDS])
+        part = SnapshotPart(end_offset, epoch, first, len(records))
+        return MetadataSlice(controller_epoch, self.broker_epoch, 0, NO_EPOCH, commit_offset, (batch,), part)
+
     def wake(self, now_ms: int) -> None:
         """Send as soon as nothing is in flight: the log has grown."""
         self._send_at_ms = min(self._send_at_ms, now_ms)
@@ -75,10 +104,16 @@ class BrokerChannel:
         if sent is not self._in_flight:
             return
         self._in_flight = None
-        if answer.error == ErrorCode.NONE:
+        if answer.error == ErrorCode.NONE and sent.part is not None:
+            self._next_record = sent.batches[0].end_offset
+            if self._next_record == sent.part.total:
+                self.next_offset = sent.part.end_offset
+                self._snapshot, self._next_record = None, 0
+        elif answer.error == ErrorCode.NONE:
             self.next_offset = answer.end_offset
         elif answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.next_offset = 0  # the broker passes over what it holds already
+            self.next_offset = self._next_record = 0  # the broker passes over what it holds already
+            self._snapshot = None
             self._send_at_ms = now_ms
         elif answer.error == ErrorCode.STALE_CONTROLLER_EPOCH:
             self.is_ended = True

@@ -58,7 +58,8 @@ from kafkaprod.broker.controller.events import (
 )
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
-from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
+from kafkaprod.broker.metadata.image_records import image_of, records_of
+from kafkaprod.broker.metadata.log import NO_EPOCH, MetadataBatch, MetadataLog, MetadataSnapshot
 from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.errors import LogError
@@ -118,6 +119,7 @@ class Controller:
         seed: int,
         now_ms: int,
         batches: Sequence[MetadataBatch] = (),
+        snapshot: MetadataSnapshot | None = None,
         persist: Callable[[MetadataBatch, ClusterImage], object] | None = None,
         default_configs: Mapping[str, str] = DEFAULT_CONFIGS,
         voter_id: int = CONTROLLER_ID,
@@ -131,7 +133,8 @@ class Controller:
             session_timeout_ms: A broker that does not beat for this time is fenced.
             seed: The seed of the generator that places replicas.
             now_ms: The time.
-            batches: The log so far.
+            batches: The log so far, from the end of the snapshot on, if there is one.
+            snapshot: What the log had before.
             persist: Called with each new batch, before anything else sees it, and the image that it will change.
             default_configs: Options of topics that do not set them.
             voter_id: The node that is the quorum.
@@ -139,7 +142,8 @@ class Controller:
             levels: Levels that features get with this start; a new log has the default of others.
         """
         self.voter_id = voter_id
-        self.log = MetadataLog(batches)
+        start = (0, NO_EPOCH) if snapshot is None else (snapshot.end_offset, snapshot.epoch)
+        self.log = MetadataLog(batches, *start)
         self.epoch = self.log.last_epoch + 1
         self.queue: EventQueue[Event] = EventQueue()
         self.channels: dict[int, BrokerChannel] = {}
@@ -149,6 +153,9 @@ class Controller:
         self.context = ControllerContext(
             cluster_id, session_timeout_ms, dict(default_configs), generator, tokens or TokenConfig()
         )
+        self._snapshot: MetadataSnapshot | None = None  # the newest one that was taken
+        if snapshot is not None:
+            self.context.image = image_of(snapshot.records, snapshot.end_offset)
         for batch in batches:
             self._apply(batch)
         self._append([*features.missing_levels(self.context.image, levels), NoOpRecord()], now_ms)
@@ -203,7 +210,18 @@ class Controller:
         channel = self.channels.get(broker_id)
         if channel is None:
             return None
-        return channel.next_slice(self.log, self.epoch, self.log.end_offset, now_ms)
+        return channel.next_slice(self.log, self.epoch, self.log.end_offset, now_ms, self.take_snapshot)
+
+    def take_snapshot(self) -> MetadataSnapshot:
+        """Return a snapshot of all of the log."""
+        end_offset = self.log.end_offset
+        if self._snapshot is None or self._snapshot.end_offset != end_offset:
+            self._snapshot = MetadataSnapshot(end_offset, self.log.last_epoch, tuple(records_of(self.context.image)))
+        return self._snapshot
+
+    def cut_log(self, end_offset: int) -> None:
+        """Drop the log below an offset, of which a snapshot is kept: brokers that lack it are sent a newer one."""
+        self.log.forget(end_offset)
 
     def on_slice_answer(self, channel: BrokerChannel, sent: MetadataSlice, answer: SliceAnswer, now_ms: int) -> None:
         """Take a broker's answer to a slice: it has applied the log up to there, which its next heartbeat says, too."""

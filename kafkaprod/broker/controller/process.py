@@ -16,7 +16,7 @@ from typing import Any
 from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
-from kafkaprod.broker.controller.disk_log import DiskMetadataLog
+from kafkaprod.broker.controller.disk_log import DEFAULT_SNAPSHOT_BYTES, DiskMetadataLog
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
@@ -32,7 +32,6 @@ from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request, Response
-from kafkaprod.structs import BytesLike
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +55,8 @@ class ControllerConfig:
         tokens: Options of delegation tokens.
         flush_policy: When the log is synced.
         disk: Writes the log.
+        snapshot_bytes: metadata.log.max.record.bytes.between.snapshots; what the log grows by, at least, before the
+            next snapshot.
     """
 
     directory: str
@@ -67,6 +68,7 @@ class ControllerConfig:
     tokens: TokenConfig = field(default_factory=TokenConfig)
     flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
     disk: Disk = field(default_factory=Disk)
+    snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES
 
 
 class ControllerProcess:
@@ -93,19 +95,23 @@ class ControllerProcess:
         self.rules = LinkRules()
         self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
         self._links: dict[int, PeerLink] = {}
-        self._encoded: dict[int, list[BytesLike]] = {}  # by base offset: a batch of this log never changes
+        self._encoded: wire.EncodedBatches = {}  # a batch of this log, or of a snapshot, never changes
         self._at_change: dict[str, tuple[object, Callable[[], None]]] = {}
-        self._log = DiskMetadataLog(config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock)
+        self._log = DiskMetadataLog(
+            config.data_dir, config.cluster_id, config.flush_policy, config.disk, self._clock, config.snapshot_bytes
+        )
         self.controller = Controller(
             config.cluster_id,
             session_timeout_ms=config.session_timeout_ms,
             seed=config.seed,
             now_ms=self._turned_ms,
             batches=tuple(self._log.batches()),
+            snapshot=self._log.snapshot,
             persist=self._persist,
             default_configs=config.default_configs,
             tokens=config.tokens,
         )
+        self._log.snapshot = None
         self._server = PeerServer(self._poller, socket_path(config.directory, CONTROLLER), VERSIONS, self._on_request)
 
     def run(self) -> None:
@@ -154,7 +160,7 @@ class ControllerProcess:
                 call_later()
 
     def _persist(self, batch: MetadataBatch, image: ClusterImage) -> None:
-        self._encoded[batch.base_offset] = [*self._log.append(batch)]
+        self._encoded[wire.OF_LOG, batch.base_offset] = [*self._log.append(batch)]
         seconds = self._clock.wall_ms() % 100_000 / 1000
         for offset, sentence in enumerate(sentences(batch, image), batch.base_offset):
             self.history.append(f"{seconds:7.3f} {offset} {sentence}")
@@ -174,11 +180,21 @@ class ControllerProcess:
         while self.controller.turn(self._clock.now_ms()) and self._clock.now_ms() < ends_ms:
             pass  # a request may be thousands of events: heartbeats are read, and slices sent, between them
         self._push()
+        self._log.maybe_snapshot(
+            self.controller.context.image, self.controller.log.last_epoch, lambda end: self.post(lambda: self._cut(end))
+        )
         for link in list(self._links.values()):
             link.on_time()
         if self._at_change:
             self._report_change()
         self._turned_ms = self._clock.now_ms()
+
+    def _cut(self, end_offset: int) -> None:
+        """Drop what a snapshot has from the memory."""
+        self.controller.cut_log(end_offset)
+        self._encoded = {
+            key: records for key, records in self._encoded.items() if key[0] == wire.OF_LOG and key[1] >= end_offset
+        }
 
     def _timeout_ms(self) -> int:
         deadlines = [self.controller.next_deadline_ms(), *(link.next_deadline_ms() for link in self._links.values())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from kafkaprod.broker.controller.events import (
     AlterPartition,
@@ -17,9 +17,9 @@ from kafkaprod.broker.controller.events import (
     RegisterBroker,
     Registered,
 )
-from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
+from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer, SnapshotPart
 from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
-from kafkaprod.broker.metadata.log import MetadataBatch
+from kafkaprod.broker.metadata.log import NO_EPOCH, MetadataBatch
 from kafkaprod.broker.metadata.records import decode, encode
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -46,6 +46,12 @@ from kafkaprod.protocol.messages.replicate_metadata import (
 )
 from kafkaprod.structs import BytesLike
 
+EncodedBatches = dict[tuple[int, int], list[BytesLike]]
+"""The records of batches as bytes: by the end offset of the snapshot that they are of, OF_LOG; and base offset."""
+
+OF_LOG: Final = -1
+
+_NO_PART = SnapshotPart(OF_LOG, NO_EPOCH, 0, 0)
 _ERRORS = {int(code): code for code in ErrorCode}
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -236,17 +242,18 @@ def isr_answer(response: AlterPartitionResponse) -> AlterPartitionAnswer:
 # -- metadata ----------------------------------------------------------------------------------------------------------
 
 
-def slice_request(sent: MetadataSlice, encoded: dict[int, list[BytesLike]]) -> ReplicateMetadataRequest:
+def slice_request(sent: MetadataSlice, encoded: EncodedBatches) -> ReplicateMetadataRequest:
     """Return the request that carries a slice.
 
     Args:
         sent: The slice.
-        encoded: The records of batches sent before, by base offset; those of others are added. Each batch goes to every
-            broker, and all of them to one that starts.
+        encoded: The records of batches sent before; those of others are added. Each batch goes to every broker, and all
+            of them to one that starts.
     """
+    part = sent.part or _NO_PART
     for batch in sent.batches:
-        if batch.base_offset not in encoded:
-            encoded[batch.base_offset] = [*map(encode, batch.records)]
+        if (part.end_offset, batch.base_offset) not in encoded:
+            encoded[part.end_offset, batch.base_offset] = [*map(encode, batch.records)]
     return ReplicateMetadataRequest(
         controller_epoch=sent.controller_epoch,
         broker_epoch=sent.broker_epoch,
@@ -254,9 +261,17 @@ def slice_request(sent: MetadataSlice, encoded: dict[int, list[BytesLike]]) -> R
         previous_epoch=sent.previous_epoch,
         commit_offset=sent.commit_offset,
         batches=[
-            MetadataBatchData(base_offset=batch.base_offset, epoch=batch.epoch, records=encoded[batch.base_offset])
+            MetadataBatchData(
+                base_offset=batch.base_offset,
+                epoch=batch.epoch,
+                records=encoded[part.end_offset, batch.base_offset],
+            )
             for batch in sent.batches
         ],
+        snapshot_end_offset=part.end_offset,
+        snapshot_epoch=part.epoch,
+        snapshot_first=part.first,
+        snapshot_total=part.total,
     )
 
 
@@ -266,6 +281,9 @@ def slice_of(request: ReplicateMetadataRequest) -> MetadataSlice:
     Raises:
         CorruptDataError: A record is not known.
     """
+    part = SnapshotPart(
+        request.snapshot_end_offset, request.snapshot_epoch, request.snapshot_first, request.snapshot_total
+    )
     return MetadataSlice(
         request.controller_epoch,
         request.broker_epoch,
@@ -273,6 +291,7 @@ def slice_of(request: ReplicateMetadataRequest) -> MetadataSlice:
         request.previous_epoch,
         request.commit_offset,
         tuple(_batch(batch) for batch in request.batches),
+        None if part == _NO_PART else part,
     )
 
 

@@ -85,6 +85,7 @@ def run_controller(options: Command, sock: socket.socket) -> int:
     """Run the controller until it is stopped; return the exit code."""
     channel = HostChannel(sock)
     try:
+        brokers = with_options(BrokerConfig(data_dir=options["data_dir"]), options["options"])
         process = ControllerProcess(
             ControllerConfig(
                 directory=options["directory"],
@@ -96,9 +97,10 @@ def run_controller(options: Command, sock: socket.socket) -> int:
                     MIN_ISR_OPTION: str(options["min_insync_replicas"]),
                     UNCLEAN_OPTION: str(options["unclean_elections"]).lower(),
                 },
-                tokens=with_options(BrokerConfig(data_dir=options["data_dir"]), options["options"]).tokens,
+                tokens=brokers.tokens,
                 flush_policy=parse_policy(options["flush_policy"]),
                 disk=UnsyncedDisk(),
+                snapshot_bytes=brokers.metadata_snapshot_bytes,
             )
         )
     except (KafkaError, OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
 _REPLICATION_FACTOR: Final = 3
-CONTROLLERS_OPTIONS: Final = "delegation.token."
+CONTROLLERS_OPTIONS: Final = ("delegation.token.", "metadata.log.")
 """How the names of the options begin that the controller has, too."""
 ARGUMENTS: Final = {
     "advertised.listeners": "advertised",

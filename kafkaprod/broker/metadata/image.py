@@ -159,6 +159,32 @@ class ClusterImage:
             self.settings_offset = self.end_offset
         return changed
 
+    def restore(self, record: Struct) -> None:
+        """Apply a record of a snapshot, which has no offset of its own.
+
+        Raises:
+            CorruptDataError: The record names what does not exist, or is of no kind that a snapshot has.
+        """
+        offset = record.broker_epoch if isinstance(record, RegisterBrokerRecord) else self.end_offset
+        try:
+            _APPLY[type(record)](self, offset, record)
+        except KeyError as error:
+            raise CorruptDataError(f"snapshot record {record!r} names {error}, which does not exist") from error
+
+    def copy(self) -> ClusterImage:
+        """Return an image that stays as it is, for another thread: what the parts hold are values."""
+        copied = ClusterImage()
+        copied.become(self)
+        for name, part in vars(self).items():
+            if isinstance(part, dict):
+                setattr(copied, name, part.copy())
+        copied.quotas = {entity: quotas.copy() for entity, quotas in self.quotas.items()}
+        return copied
+
+    def become(self, other: ClusterImage) -> None:
+        """Take over what another image says. What others have read from this one stays as it was."""
+        self.__dict__.update(other.__dict__)
+
     def is_active(self, broker_id: int) -> bool:
         """Whether a broker is registered and may lead partitions."""
         broker = self.brokers.get(broker_id)

@@ -20,7 +20,11 @@ class MetadataBatchData(Struct):
 
 
 class ReplicateMetadataRequest(Request, api=ApiKey.REPLICATE_METADATA, versions=(0, 0), flexible_from=0):
-    """Batches, and the place behind which they belong."""
+    """Batches, and the place behind which they belong; or one, a part of a snapshot.
+
+    Attributes:
+        snapshot_end_offset: The end of the log that the snapshot holds; -1 for batches of the log.
+    """
 
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64)
@@ -28,6 +32,10 @@ class ReplicateMetadataRequest(Request, api=ApiKey.REPLICATE_METADATA, versions=
     previous_epoch: int = field(INT32)
     commit_offset: int = field(INT64)
     batches: list[MetadataBatchData] = field(array(MetadataBatchData))
+    snapshot_end_offset: int = field(INT64, default=-1)
+    snapshot_epoch: int = field(INT32, default=-1)
+    snapshot_first: int = field(INT32)
+    snapshot_total: int = field(INT32)
 
 
 class ReplicateMetadataResponse(Response, api=ApiKey.REPLICATE_METADATA, versions=(0, 0), flexible_from=0):

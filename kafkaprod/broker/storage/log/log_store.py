@@ -113,6 +113,16 @@ class LogStore:
         self.segments.roll(base_offset, self.environment.clock.wall_ms())
         self._write_snapshot(base_offset)
 
+    def roll_now(self) -> None:
+        """Begin a segment at the end of the log.
+
+        Raises:
+            OSError: The old segment stays active.
+            PartitionFencedError: The sync failed.
+        """
+        self.segments.active.sync()
+        self.roll(self.log_end_offset)
+
     def skip_to(self, offset: int) -> None:
         """Continue at a higher offset, as a log does whose last records compaction has removed.
 

@@ -190,6 +190,17 @@ class PartitionLog(ReadableLog):
             start = min(offset, self._store.log_end_offset)
             self._fence.guard_write(lambda: self._store.raise_log_start(start))
 
+    def roll(self) -> None:
+        """Begin a segment, so that all before it can be deleted later on.
+
+        Raises:
+            PartitionFencedError, LogError: As `append`.
+        """
+        with self._lock:
+            self._fence.check()
+            self._fence.guard_write(self._store.roll_now)
+            self._commits.advance(self._store.segments.active.base_offset)
+
     def delete_old_segments(self) -> int:
         """Apply retention; return how many segments were deleted.
 

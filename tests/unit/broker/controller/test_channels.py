@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.controller.channels import KEEP_ALIVE_MS, MAX_SLICE_RECORDS, RETRY_MS, BrokerChannel
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
-from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog
+from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog, MetadataSnapshot
 from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -21,7 +21,10 @@ class Rig:
         self.channel.wake(now_ms)
 
     def next(self, now_ms: int) -> MetadataSlice | None:
-        return self.channel.next_slice(self.log, 0, self.log.end_offset, now_ms)
+        return self.channel.next_slice(self.log, 0, self.log.end_offset, now_ms, self._no_snapshot)
+
+    def _no_snapshot(self) -> MetadataSnapshot:
+        raise AssertionError("the log has all")
 
     def send(self, now_ms: int) -> MetadataSlice:
         sent = self.next(now_ms)
