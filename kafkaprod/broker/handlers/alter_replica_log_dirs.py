@@ -6,7 +6,6 @@ while one is. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; its
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
@@ -22,8 +21,6 @@ from kafkaprod.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from kafkaprod.structs import TopicPartition
-
-logger = logging.getLogger(__name__)
 
 API = ApiKey.ALTER_REPLICA_LOG_DIRS
 LANE = Lane.CONTROL
@@ -58,7 +55,6 @@ def _begin(broker: Broker, path: str, topic_partition: TopicPartition) -> int:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return broker.log_dirs.move(partition.log, path)
     except BrokerError as error:
-        logger.error("%s cannot move to %r: %s", topic_partition, path, str(error))
         return error.code
 
 

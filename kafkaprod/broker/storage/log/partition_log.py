@@ -328,7 +328,7 @@ class PartitionLog(ReadableLog):
     def take_store(self, store: LogStore) -> None:
         """Continue with a synced copy of the same records in another directory; the caller holds this log."""
         old, self._store, self._environment = self._store, store, store.environment
-        store.config, store.producers = old.config, old.producers
+        store.config, store.producers, store.epochs = old.config, old.producers, old.epochs
         self._fence.follow(partial(synced_offset_of, self._commits, store), store.environment.health)
         self._commits.advance(store.log_end_offset)
         old.forget_files()

@@ -197,8 +197,8 @@ def test_directory_with_the_metadata_must_be_the_first(tmp_path: Path) -> None:
 
 
 def test_metadata_of_another_directory_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("one", "two"):
-        BrokerWithoutSockets(tmp_path / name, cluster_id="c" * 22, topics={name: 1}).broker.close()
+    for name, count in (("one", 1), ("two", 30)):  # the other one's is longer
+        BrokerWithoutSockets(tmp_path / name, cluster_id="c" * 22, topics={name: count}).broker.close()
     box = BrokerWithoutSockets(tmp_path / "one", log_dirs=(str(tmp_path / "two" / "data"),))
     assert "set aside" in caplog.text
     assert [topic.name for topic in box.broker.topics.all()] == ["one", "two"]

@@ -165,12 +165,13 @@ def test_log_start_and_epochs_move_with_the_records(rig: Rig) -> None:
     fill(log, 6)
     log.begin_leader_epoch(3)
     log.append(make_batch(), 5)
+    log.begin_leader_epoch(7)
     log.delete_records(3)  # within the second batch
-    expected, epochs = content(log), [log.end_offset_for_epoch(epoch) for epoch in range(7)]
+    expected, epochs = content(log), [log.end_offset_for_epoch(epoch) for epoch in range(9)]
     log_dirs.move(log, rig.paths[1])
     run_moves(log_dirs)
     assert (log.log_start_offset, content(log)) == (3, expected)
-    assert [log.end_offset_for_epoch(epoch) for epoch in range(7)] == epochs
+    assert [log.end_offset_for_epoch(epoch) for epoch in range(9)] == epochs
     del log_dirs, log  # a crash
     again = rig.open().partitions[ORDERS]
     assert (again.log_start_offset, content(again)) == (3, expected)
@@ -201,17 +202,29 @@ def test_compacted_partition_moves_with_its_gaps(rig: Rig, is_cut: bool) -> None
     assert log.compact(is_forced=True)
     expected = content(log)
     assert len(expected) < 20
+    log.config = SMALL  # no longer compacted, but with gaps
     log_dirs.move(log, rig.paths[1])
     log_dirs.step(100)
-    log_dirs.compact(lambda: False)
     if is_cut:
         log_dirs.close()
-        log_dirs = open_log_dirs(rig.paths, make_environment(), defaults=COMPACTED)
+        log_dirs = rig.open()
         log = log_dirs.partitions[ORDERS]
     run_moves(log_dirs, 100)
     assert log.directory.startswith(rig.paths[1])
     assert content(log) == expected
     assert log.log_end_offset == 20
+
+
+def test_partition_that_moves_is_not_compacted(rig: Rig) -> None:
+    log_dirs = rig.open()
+    log = log_dirs.create(ORDERS, TOPIC_ID, COMPACTED)
+    for number in range(20):
+        log.append(make_batch((b"x" * 90,), keys=(b"%d" % (number % 3),)), 0)
+    log_dirs.move(log, rig.paths[1])
+    log_dirs.step(100)
+    assert log_dirs.compact(lambda: False) == 0
+    run_moves(log_dirs)
+    assert log_dirs.compact(lambda: False) > 0
 
 
 def test_no_move_is_made_while_a_compaction_runs(rig: Rig) -> None:
@@ -372,9 +385,11 @@ def test_copy_that_a_power_cut_left_longer_than_the_log_is_cut(rig: Rig) -> None
     assert shorter.close()
     again = rig.open()
     log = again.partitions[ORDERS]
-    log.append(make_batch((b"other", b"records", b"now")), 0)
+    for number in range(8):  # as many as the copy had
+        log.append(make_batch((b"other %d" % number, b"y" * 40)), 0)
     expected = content(log)
     run_moves(again)
+    assert log.directory.startswith(rig.paths[1])
     assert content(log) == expected
 
 
@@ -449,7 +464,8 @@ def test_partitions_of_an_older_topic_of_the_name_are_set_aside(rig: Rig) -> Non
 
 def test_directory_that_fails_takes_only_its_own_partitions_along(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     disk = FaultyDisk()
-    log_dirs = rig.open(disk)
+    rig.paths.append(str(rig.path / "c"))
+    log_dirs = rig.open(disk, count=3)
     kept, lost = (log_dirs.create(TopicPartition("orders", number), TOPIC_ID) for number in (0, 1))
     fill(kept, 2)
     fill(lost, 2)
@@ -469,14 +485,15 @@ def test_directory_that_fails_takes_only_its_own_partitions_along(rig: Rig, capl
             use()
     fill(kept, 1, 2)
     assert len(content(kept)) == 3
-    assert log_dirs.move(kept, rig.paths[1]) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert log_dirs.create(TopicPartition("orders", 2), TOPIC_ID).directory.startswith(rig.paths[0])
+    for path in rig.paths[1:]:  # with one offline, no partition moves to any
+        assert log_dirs.move(kept, path) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not log_dirs.create(TopicPartition("orders", 2), TOPIC_ID).directory.startswith(rig.paths[1])
     log_dirs.flush_due()
     log_dirs.checkpoint()
     log_dirs.apply_retention()
     log_dirs.purge_deleted()
     assert not log_dirs.close()
-    again = rig.open()
+    again = rig.open(count=3)
     assert (again.offline_paths, len(content(again.partitions[TopicPartition("orders", 1)]))) == ([], 2)
 
 
