@@ -172,13 +172,12 @@ class ClusterImage:
             raise CorruptDataError(f"snapshot record {record!r} names {error}, which does not exist") from error
 
     def copy(self) -> ClusterImage:
-        """Return an image that stays as it is, for another thread: what the parts hold are values."""
+        """Return an image that stays as it is, for another thread: what the parts hold are values, or dicts of them."""
         copied = ClusterImage()
-        copied.become(self)
         for name, part in vars(self).items():
             if isinstance(part, dict):
-                setattr(copied, name, part.copy())
-        copied.quotas = {entity: quotas.copy() for entity, quotas in self.quotas.items()}
+                part = {key: value.copy() if isinstance(value, dict) else value for key, value in part.items()}
+            setattr(copied, name, part)
         return copied
 
     def become(self, other: ClusterImage) -> None:

@@ -12,7 +12,13 @@ from kafkaprod.broker.controller.wire import EncodedBatches, slice_of, slice_req
 from kafkaprod.broker.metadata.follower import MetadataFollower, MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image_records import records_of
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataLog, MetadataSnapshot
-from kafkaprod.broker.metadata.records import NoOpRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from kafkaprod.broker.metadata.records import (
+    NoOpRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataRequest
 
@@ -117,9 +123,7 @@ def test_broker_that_lags_behind_the_start_of_the_log_loses_what_was_removed_mea
     pair.run()
     assert pair.parts == []
     read_before = pair.broker.image.partitions
-    del pair.controller.image.topics[GONE], pair.controller.image.topic_ids["gone"]
-    del pair.controller.image.partitions[GONE, 0]
-    pair.append(NoOpRecord())
+    pair.append(RemoveTopicRecord(topic_id=GONE))
     pair.append(NoOpRecord())
     pair.log.forget()
     pair.changed.clear()
