@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from kafkaprod.config.secret import decoded
@@ -37,7 +36,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         ConfigError: The file cannot be read, is not UTF-8, or is malformed; says the line.
     """
     try:
-        text = decoded(Path(path).read_bytes()).removeprefix(_MARK)
+        with open(path, "rb") as file:
+            text = decoded(file.read()).removeprefix(_MARK)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{os.fspath(path)} cannot be read as a .properties file: {error}") from error
     try:

@@ -22,7 +22,7 @@ def test_a_slice_arrives_as_it_was_sent() -> None:
 
 
 def test_a_batch_is_encoded_once_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoded: dict[int, list[BytesLike]] = {}
+    encoded: dict[tuple[int, int], list[BytesLike]] = {}
     first = wire.slice_request(MetadataSlice(1, 5, 0, -1, 2, (FIRST,)), encoded)
     monkeypatch.setattr(wire, "encode", lambda _: pytest.fail("the records were encoded again"))
     assert wire.slice_request(MetadataSlice(1, 6, 0, -1, 2, (FIRST,)), encoded).batches == first.batches
