@@ -9,6 +9,7 @@ handshake      the handshake of a connection: ApiVersions, the SASL login, and l
 client_events  events of a client connection as a whole
 in_flight      requests from `send` to their outcome, in the order they were sent
 login          requests and responses of a client's SASL login
+long_messages  error messages of an answer that quote too much to be encoded, cut
 negotiation    negotiates the version of each API
 server         one connection, broker's side, as pure state
 error_codes    the error codes of brokers, in one table

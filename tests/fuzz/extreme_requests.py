@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kafkaprod.broker.calls.request import CloseConnectionError
 from kafkaprod.broker.metadata.tokens import TokenConfig
-from kafkaprod.broker.server.long_messages import shorten_messages
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS
 from kafkaprod.protocol.field_types import ArrayType, FixedType, StructType
+from kafkaprod.protocol.long_messages import shorten_messages
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.schema import Response, Struct
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets

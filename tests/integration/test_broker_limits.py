@@ -24,12 +24,12 @@ from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.server import admission
 from kafkaprod.broker.server import server as server_module
-from kafkaprod.broker.server.long_messages import shorten_messages
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.frames import encode_request
+from kafkaprod.protocol.long_messages import shorten_messages
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from kafkaprod.protocol.messages.describe_client_quotas import (

@@ -12,6 +12,7 @@ from kafkaprod.net.poller import READABLE, WRITABLE, Poller
 from kafkaprod.net.transport import IOV_MAX, TcpTransport
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.long_messages import shorten_messages
 from kafkaprod.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
@@ -137,9 +138,14 @@ class PeerSession:
         if self._is_closed:
             return
         try:
-            self._connection.send_response(received, response)
+            try:
+                self._connection.send_response(received, response)
+            except ValueError:
+                if not shorten_messages(response):
+                    raise
+                self._connection.send_response(received, response)
             self._flush()
-        except OSError:
+        except (OSError, KafkaError, ValueError):  # what a request makes of an answer ends no process
             self.close()
 
     def _flush(self) -> None:

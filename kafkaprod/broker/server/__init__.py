@@ -6,7 +6,6 @@ accepting    the sockets that listen, and what becomes of the connections they a
 admission    who may be connected, and for how long
 dispatcher   what happens to one request between its arrival and its answer: login, faults, handler, outcome
 throttling   quotas of clients, enforced: how long a connection waits after an answer
-long_messages  what quotes a name that is as long as a text may be, and cannot be encoded
 read_budget  how much of unfinished requests the broker holds in memory
 router       API key -> handler: what is announced, where it runs, and what happens when it fails
 session      one client's connection: its socket, its protocol state, its requests in line

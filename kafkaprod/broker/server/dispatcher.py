@@ -28,13 +28,13 @@ from kafkaprod.broker.calls.request import (
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
-from kafkaprod.broker.server.long_messages import shorten_messages
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.throttling import Throttle, name_wait
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import encode_response
+from kafkaprod.protocol.long_messages import shorten_messages
 from kafkaprod.protocol.messages.produce import ProduceRequest
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import RequestReceived

@@ -43,3 +43,13 @@ def test_a_level_that_one_broker_changes_is_that_of_all() -> None:
         after = [level_of(address) for address in addresses]
         assert [level for level, _ in after] == [1, 1]
         assert min(epoch for _, epoch in after) > max(epoch for _, epoch in before)
+
+
+def test_a_feature_with_the_longest_name_ends_no_process() -> None:
+    """The controller's answer quotes it, and an error message is no longer than a name may be."""
+    wanted = FeatureUpdateKey(feature="n" * 32_767, max_version_level=1)
+    with EmbeddedCluster(brokers=1) as cluster, RawClient(cluster.brokers[0].address) as client:
+        answer = client.call(UpdateFeaturesRequest(feature_updates=[wanted]), UpdateFeaturesResponse, 2)
+        assert answer.error_code
+        assert len(answer.error_message or "") < 2_000
+        assert cluster.controller.is_running
