@@ -60,7 +60,7 @@ def test_the_port_serves_load_and_producer_while_it_runs(rig: LoadRig, lines: Pa
     try:
         seen: dict[str, float] = {}
         deadline_s = time.monotonic() + 60
-        while not seen.get("kafka_producer_record_send_total"):
+        while not all(map(seen.get, ("kafka_producer_record_send_total", "kafkaprod_load_records_total"))):
             assert process.poll() is None
             assert time.monotonic() < deadline_s
             with (
