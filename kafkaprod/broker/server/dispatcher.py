@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafkaprod.broker.calls.faults import Fault, FaultKind
 from kafkaprod.broker.calls.file_records import FileResponse
@@ -32,6 +32,7 @@ from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.throttling import Throttle, name_wait
 from kafkaprod.errors import AuthenticationError, KafkaError
+from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.frames import encode_response
 from kafkaprod.protocol.long_messages import shorten_messages
@@ -44,6 +45,18 @@ logger = logging.getLogger(__name__)
 
 _LARGE_BODY_BYTES = 64 * 1024
 _SHORT_BODY_BYTES = 4 * 1024
+# Small requests whose answers may show all that there is of a kind.
+_SHOW_ALL: Final = frozenset(
+    {
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.LIST_GROUPS,
+        ApiKey.LIST_TRANSACTIONS,
+    }
+)
 _REFUSED_LOGIN_DELAY_MS = 100  # connection.failed.authentication.delay.ms
 
 
@@ -152,7 +165,7 @@ class Dispatcher:
         else:
             self._loop.submit_control(
                 lambda: self._handle(exchange, lambda ready: self._pass_on(exchange, ready)),
-                may_be_long=body_bytes > _SHORT_BODY_BYTES,
+                may_be_long=body_bytes > _SHORT_BODY_BYTES or received.api in _SHOW_ALL,
             )
 
     def _replace(self, exchange: _Exchange, fault: Fault) -> bool:

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from kafkaprod.broker.storage.disk import open_for_read
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.net.transport import TcpTransport
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
+from kafkaprod.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.broker.hostile_settings import frame_of
 from tests.support.net.raw_client import RawClient
 from tests.support.processes import open_descriptors
@@ -123,3 +127,26 @@ def test_file_that_the_system_does_not_send_is_read_and_sent(
         assert theirs.recv(100) == b"23456"
         with pytest.raises(ConnectionAbortedError, match="was truncated"):
             session._send_file(records, 10, 1)
+
+
+def test_small_requests_that_show_all_there_is_let_others_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else ten clients that look at 20,000 ACLs would hold up all others for two seconds."""
+    server = BrokerServer(BrokerConfig(data_dir=str(tmp_path / "data"), port=0))
+    submit, seen = server.submit_control, list[bool]()
+
+    def noted(work: Callable[[], None], *, may_be_long: bool = False) -> None:
+        seen.append(may_be_long)
+        submit(work, may_be_long=may_be_long)
+
+    monkeypatch.setattr(server, "submit_control", noted)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        with RawClient("{}:{}".format(*server.broker.endpoint)) as client:
+            client.call(MetadataRequest(topics=[]), MetadataResponse, 9)
+            client.call(DescribeAclsRequest(), DescribeAclsResponse, 3)
+            client.call(ListGroupsRequest(), ListGroupsResponse, 4)
+    finally:
+        server.stop()
+        thread.join()
+    assert seen == [False, True, True]
