@@ -62,6 +62,11 @@ def _files_of(table: DeltaTable, directory: str) -> Iterator[tuple[str, FolderCo
     names = [name for name in pa.schema(table.schema().to_arrow()).names if name not in partitions]
     for file in files.select([name for name in ("path", "partition") if name in files.column_names]).to_pylist():
         path = _path_of(directory, file["path"])
+        if not os.path.exists(path):
+            raise LoadRefusedError(
+                f"{directory} is not a whole Delta table: version {table.version()} has {path}, which is not there. "
+                "VACUUM removes files that only earlier versions have"
+            )
         values = {name: file["partition"][name] for name in partitions}
         missing = dict.fromkeys(_missing_columns(path, names))  # they were added later: null in older files
         yield path, tuple((values | missing).items()), int(table.version())
@@ -82,7 +87,7 @@ def _errors_of(directory: str, version: int | None) -> Iterator[None]:
         raise
     except (DeltaError, ValueError, OSError) as error:
         which = "" if version is None else f" of version {version}"
-        raise LoadRefusedError(f"{directory} is no whole Delta table{which}: {error}") from error
+        raise LoadRefusedError(f"{directory} is not a whole Delta table{which}: {error}") from error
 
 
 def _check_features(table: DeltaTable, directory: str) -> None:

@@ -117,12 +117,21 @@ def test_files_with_deleted_rows_are_refused(tmp_path: Path) -> None:
 
 def test_a_version_that_is_not_there_and_a_damaged_log_are_refused(tmp_path: Path) -> None:
     name = make(tmp_path)
-    with pytest.raises(LoadRefusedError, match="no whole Delta table of version 9"):
+    with pytest.raises(LoadRefusedError, match="not a whole Delta table of version 9"):
         find_sources([name], table_version=9)
     for file in (Path(name) / "_delta_log").iterdir():
         file.write_text("{")
-    with pytest.raises(LoadRefusedError, match="no whole Delta table: "):
+    with pytest.raises(LoadRefusedError, match="not a whole Delta table: "):
         find_sources([name])
+
+
+def test_a_version_whose_files_were_removed_is_refused(tmp_path: Path) -> None:
+    name = make(tmp_path)
+    table = DeltaTable(name)
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert len(rows_of(name)) == 3
+    with pytest.raises(LoadRefusedError, match=r"version 0 has .*, which is not there\. VACUUM"):
+        find_sources([name], table_version=0)
 
 
 def test_files_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
