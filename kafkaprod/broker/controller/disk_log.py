@@ -174,10 +174,15 @@ class PartitionOfMetadata:
         except LogError as error:
             logger.error("no snapshot of the metadata is taken: %s", str(error))
             return
-        self._writing = threading.Thread(
+        writing = threading.Thread(
             target=self._write, args=(image.copy(), epoch, on_written), name="kafkaprod-broker-snapshot", daemon=True
         )
-        self._writing.start()
+        try:
+            writing.start()
+        except RuntimeError as error:  # the system gives no more threads: the log grows until it does
+            logger.error("no snapshot of the metadata is taken: %s", str(error))
+            return
+        self._writing = writing
 
     def await_snapshot(self) -> None:
         """Wait for the snapshot that is being written; before the log is closed."""

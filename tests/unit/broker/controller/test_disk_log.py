@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
+import threading
 import uuid
 from pathlib import Path
 
@@ -133,6 +134,25 @@ def test_no_snapshot_is_taken_of_a_log_that_has_not_grown(tmp_path: Path) -> Non
     starts = Starts(tmp_path / "c", 1 << 20)
     starts.grow(starts.start(), 100)
     assert starts.snapshots() == []
+
+
+def test_log_grows_while_the_system_gives_no_thread_for_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts = Starts(tmp_path / "c")
+    controller = starts.start()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        starts.grow(controller, 300)
+    assert "no snapshot of the metadata is taken: can't start new thread" in caplog.text
+    assert starts.snapshots() == []
+    starts.grow(controller, 300, "u")
+    assert starts.snapshots() != []
+    starts.stop()
 
 
 def test_damaged_snapshot_is_named_and_the_one_before_serves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
