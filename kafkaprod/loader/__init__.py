@@ -14,11 +14,14 @@ attempt                one attempt of a load: read on from the manifest's positi
 bad_rows               rows that cannot be sent: stop the load, leave them out, or keep them elsewhere
 feed                   blocks of rows from a position on: which are left out, which are sent
 in_flight              blocks that were sent; moves the manifest when their outcomes are known
+paths                  finds the files that names, patterns and directories stand for; refuses tables with a log
+delta_tables           the files of one version of a Delta table
 producing              makes the producer of a load
 readers                chooses the reader of each format
 csv_rows               CSV by RFC 4180
 csv_heads              what is no row in CSV: lines above the column names, comments
 arrow_files            rows of Parquet, Arrow and ORC files
+delta_types            the zone of times in the files of a Delta table
 table_batches          batches of a table's file as blocks, with the columns and types that are wanted
 arrow_casts            casts of columns of tables, for `--column-type`
 avro_files             rows of Avro container files, block by block
@@ -34,8 +37,6 @@ json_documents         cuts JSON documents, finds the array that a field has
 spread                 counts records by partition and by size
 text                   lines and JSON lines, forwarded without parsing
 lines                  the line of a text on which a row begins, for messages
-paths                  finds the files that names, patterns and directories stand for; refuses tables with a log
-delta_tables           the files of one version of a Delta table
 manifest_file          finds, reads, replaces and locks the file of a manifest
 rows                   a block of rows between a reader and the producer
 parquet_footer         compares what a Parquet footer says twice

@@ -10,6 +10,7 @@ from kafkaprod.loader.arrow_ends import NotedReads, check_one_arrow_file, check_
 from kafkaprod.loader.arrow_forms import changed_forms
 from kafkaprod.loader.arrow_rows import has_bytes, import_pyarrow, value_type_of
 from kafkaprod.loader.avro_files import avro_schema, read_avro
+from kafkaprod.loader.delta_types import in_utc
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.parquet_footer import check_parquet_footer
 from kafkaprod.loader.rows import RowBlock
@@ -40,6 +41,8 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
             first += file.metadata.row_group(groups.pop(0)).num_rows
         columns = None if names == file.schema_arrow.names else names
         batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        if source.table_version is not None:
+            batches = in_utc(batches, file)
         yield from blocks_of(source, plan, readable(source, batches, names), first, row)
 
 

@@ -44,11 +44,14 @@ def delta_files(directory: str, version: int | None = None) -> Iterator[tuple[st
         The path; the columns of its rows that are not in the file, whose values are Python's; the version.
 
     Raises:
-        LoadRefusedError: Package deltalake is missing, there is no such version, or whole files are not the rows of it.
+        LoadRefusedError: A package is missing, there is no such version, or whole files are not the rows of it.
     """
     with _errors_of(directory, version):
         from deltalake import DeltaTable
 
+        from kafkaprod.loader.arrow_rows import import_pyarrow
+
+        import_pyarrow("Delta")
         table = DeltaTable(directory, version=version)
         _check_features(table, directory)
         yield from sorted(_files_of(table, directory), key=lambda file: file[0])
@@ -59,7 +62,14 @@ def _files_of(table: DeltaTable, directory: str) -> Iterator[tuple[str, FolderCo
 
     files = pa.table(table.get_add_actions())
     partitions: list[str] = list(table.metadata().partition_columns)
-    names = [name for name in pa.schema(table.schema().to_arrow()).names if name not in partitions]
+    schema = pa.schema(table.schema().to_arrow())
+    names = [name for name in schema.names if name not in partitions]
+    for name in partitions:
+        if pa.types.is_binary(schema.field(name).type) or pa.types.is_large_binary(schema.field(name).type):
+            raise LoadRefusedError(
+                f"{directory} is a Delta table with a binary partition column, {name!r}, which deltalake changes. "
+                "Read it with Spark, and send it with write()"
+            )
     for file in files.select([name for name in ("path", "partition") if name in files.column_names]).to_pylist():
         path = _path_of(directory, file["path"])
         if not os.path.exists(path):

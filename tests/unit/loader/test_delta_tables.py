@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -58,6 +60,53 @@ def test_rows_are_those_of_the_newest_version_or_of_the_one_named(tmp_path: Path
         sources = find_sources([name], table_version=version)
         assert {source.table_version for source in sources} == {2 if version is None else version}
         assert by_id(rows_of(name, table_version=version)) == by_id([as_json(row) for row in expected])
+
+
+def test_values_of_folders_have_the_types_of_the_table(tmp_path: Path) -> None:
+    """What a row becomes does not depend on which columns the table is partitioned by."""
+    at = datetime(2024, 1, 1, 1, 2, 3, 456_789)
+    columns = {
+        "number": pa.array([5], pa.int32()),
+        "share": pa.array([1.5]),
+        "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
+        "instant": pa.array([at.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")),
+        "time": pa.array([at], pa.timestamp("us")),
+        "flag": pa.array([False]),
+        "day": pa.array([date(1960, 1, 1)]),
+        "text": pa.array(["a/b c%25=ü"]),
+    }
+    for name, column in columns.items():
+        table = pa.table({"id": [1], "p": column})
+        write_deltalake(str(tmp_path / name), table, partition_by=["p"])
+        write_deltalake(str(tmp_path / f"{name} inside"), table)
+        assert rows_of(str(tmp_path / name)) == rows_of(str(tmp_path / f"{name} inside"))
+
+
+def test_times_that_spark_writes_as_int96_are_instants(tmp_path: Path) -> None:
+    name = str(tmp_path / "orders")
+    at = pa.array([datetime(1650, 1, 2, 3, 4, 5, 678_000, UTC)], pa.timestamp("us", "UTC"))
+    nested = pa.array([{"x": 1, "at": at[0].as_py()}], pa.struct({"x": pa.int64(), "at": at.type}))
+    lists = pa.array([[at[0].as_py()]], pa.list_(at.type))
+    maps = pa.array([[("k", at[0].as_py())]], pa.map_(pa.string(), at.type))
+    table = pa.table({"id": [1], "at": at, "nested": nested, "lists": lists, "maps": maps})
+    write_deltalake(name, table)
+    expected = rows_of(name)
+    (file,) = Path(name).glob("*.parquet")
+    pyarrow.parquet.write_table(table, file, use_deprecated_int96_timestamps=True)
+    assert str(pyarrow.parquet.ParquetFile(file).schema).count("int96") == 4
+    assert rows_of(name) == expected
+    assert expected[0]["at"] == "1650-01-02T03:04:05.678Z"
+    (chosen,) = find_sources([name])
+    (block,) = read_rows(chosen, ReadOptions(RowPlan(""), column_names=["lists"]))
+    assert block.value is not None
+    assert block.value[0] == b'{"lists":["1650-01-02T03:04:05.678Z"]}'
+
+
+def test_a_binary_column_of_folders_is_refused(tmp_path: Path) -> None:
+    name = str(tmp_path / "orders")
+    write_deltalake(name, pa.table({"id": [1], "p": [b"\0"]}), partition_by=["p"])
+    with pytest.raises(LoadRefusedError, match="a binary partition column, 'p'"):
+        find_sources([name])
 
 
 def test_what_comes_meanwhile_is_of_another_version(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,15 @@ def test_a_table_with_a_log_is_named_and_refused(tmp_path: Path, log: str, kind:
     (tmp_path / log).parent.mkdir(parents=True)
     (tmp_path / log).touch()
     with pytest.raises(LoadRefusedError, match=f"is {kind}"):
+        find_sources([str(tmp_path)])
+
+
+def test_a_delta_table_names_the_package_that_reads_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "a.parquet")
+    (tmp_path / "_delta_log").mkdir()
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.setitem(sys.modules, "deltalake.exceptions", None)
+    with pytest.raises(LoadRefusedError, match=r"pip install 'kafkaprod\[delta\]'"):
         find_sources([str(tmp_path)])
 
 
