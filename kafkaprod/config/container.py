@@ -80,7 +80,7 @@ def _limits_of(mount: str, path: str, names: tuple[str, ...]) -> Iterator[int]:
 def _read(path: str) -> str:
     """Return what is in a small file; nothing if it cannot be read."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

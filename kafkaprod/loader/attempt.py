@@ -229,6 +229,8 @@ class Attempt:
                     self._note_before_sending()
                 self.has_sent = True
                 result = self._producer.send_block(self._manifest.topic, part, part_partitions)
+            counts = np.zeros_like(rows)
+            count_partitions(part_partitions.data, counts.data)
             size = int(part.sizes().sum())
             is_last = part.end_row == block.end_row and not is_stopped
             self._in_flight.add(
@@ -237,12 +239,12 @@ class Attempt:
                     source=position.source,
                     numbers=part.numbers,
                     rows=rows,
-                    sent_to=np.unique(part_partitions),
+                    sent_to=np.flatnonzero(counts),
                     position=position if is_last else None,
                     byte_count=size,
                     bad_count=len(bad),
                     dead_letter_bytes=self._sink.position(),
-                    spread=None if self._report.spread is None else Spread.of(part.sizes(), part_partitions),
+                    spread=None if self._report.spread is None else Spread.of(part.sizes(), counts),
                 )
             )
             self._progress.on_block(part.row_count, size, position)

@@ -60,7 +60,7 @@ class SentBlock:
     source: int
     numbers: NDArray[np.int64]  # of the rows that were sent
     rows: NDArray[np.int64]  # of the reader's block, by partition, those passed over counted
-    sent_to: NDArray[np.int32]  # the partitions that rows were sent to
+    sent_to: NDArray[np.intp]  # the partitions that rows were sent to
     position: Position | None  # None: more of the reader's block follows
     byte_count: int
     bad_count: int
@@ -127,7 +127,7 @@ class InFlight:
         self.is_whole = True
         return True
 
-    def _take_ends(self, ends: dict[int, int], partitions: NDArray[np.int32]) -> None:
+    def _take_ends(self, ends: dict[int, int], partitions: NDArray[np.intp]) -> None:
         """Keep where the log of each partition ended; a broker that knew a batch already may not say it."""
         for number in partitions.tolist():
             if number in ends:

@@ -68,29 +68,43 @@ class WholeInput(io.RawIOBase):
         Raises:
             LoadError: The input is cut off, damaged or changed, or cannot be read.
         """
-        try:
+        with self._errors():
             count = self._stream.readinto(room)
-        except _ERRORS_OF_ZIP as error:
-            raise LoadError(f"{self._source.name} is damaged or cut off: {error}") from error
-        except OSError as error:
-            raise LoadError(f"{self._source.name} cannot be read: {error}") from error
-        if count is None:  # nothing now: only `Pipe` knows how to wait
-            raise LoadError(f"{self._source.name} cannot be read: it is non-blocking")
-        if not count and len(room):
-            self.check_unchanged()
+        self._check(count, len(room))
         return int(count)
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read that many bytes, fewer only at the end; all that are left without a size. Raises as `readinto`."""
         if size is None or size < 0:
             return self.readall()
-        data = bytearray(min(size, MOST_ROOM_BYTES))  # where a damaged length wants too much, not that much
-        filled = 0
-        while filled < size and (count := self.readinto(memoryview(data)[filled:])):
-            filled += count
-            if filled == len(data) < size:
-                data += bytes(min(size - filled, filled))
-        return bytes(memoryview(data)[:filled])
+        pieces: list[bytes] = []
+        left = size
+        while left:
+            most = min(left, MOST_ROOM_BYTES)  # where a damaged length wants too much, not that much
+            with self._errors():
+                piece = self._stream.read(most)
+            self._check(None if piece is None else len(piece), most)
+            if not piece:
+                break
+            pieces.append(piece)
+            left -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn errors of reading into ours."""
+        try:
+            yield
+        except _ERRORS_OF_ZIP as error:
+            raise LoadError(f"{self._source.name} is damaged or cut off: {error}") from error
+        except OSError as error:
+            raise LoadError(f"{self._source.name} cannot be read: {error}") from error
+
+    def _check(self, count: int | None, most: int) -> None:
+        if count is None:  # nothing now: only `Pipe` knows how to wait
+            raise LoadError(f"{self._source.name} cannot be read: it is non-blocking")
+        if not count and most:
+            self.check_unchanged()
 
     def head(self, least: int, most: int) -> bytes:
         """Read the next bytes, up to `most` that are there; fewer than `least` at the end. Raises as `readinto`."""

@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkaprod._core.columns.row_partitions import count_sizes
+
 SIZE_CLASSES: Final = 32  # class n has records of less than 2**n bytes that are in no class before
 
 
@@ -21,17 +23,16 @@ class Spread:
         self._sizes: NDArray[np.int64] = np.zeros(SIZE_CLASSES, dtype=np.int64)
 
     @classmethod
-    def of(cls, sizes: NDArray[np.int64], partitions: NDArray[np.int32]) -> Spread:
+    def of(cls, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> Spread:
         """Return the spread of some records.
 
         Args:
             sizes: The bytes of key, value and headers of each.
-            partitions: The partition of each.
+            counts: How many records each partition has.
         """
         spread = cls()
-        spread._partitions = np.bincount(partitions)
-        classes = np.frexp(sizes.astype(np.float64))[1]  # 0 for a record of no byte
-        spread._sizes = np.bincount(np.minimum(classes, SIZE_CLASSES - 1), minlength=SIZE_CLASSES)
+        spread._partitions = counts
+        count_sizes(sizes.data, spread._sizes.data)
         return spread
 
     def add(self, other: Spread) -> None:

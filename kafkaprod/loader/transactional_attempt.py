@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import (
     KafkaError,
     ProducerFencedError,
@@ -202,7 +203,9 @@ class TransactionalAttempt:
         self._counts[0] += part.row_count
         self._counts[1] += int(part.sizes().sum())
         if self._job.report.spread is not None:
-            self._spread.add(Spread.of(part.sizes(), partitions))
+            counts = np.zeros(self.committed.partition_count, dtype=np.int64)
+            count_partitions(partitions.data, counts.data)
+            self._spread.add(Spread.of(part.sizes(), counts))
 
     # -- transactions --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import json
 import random
 import shlex
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -44,6 +45,20 @@ def test_batches_are_no_larger_than_the_most_that_is_given(rig: LoadRig, tmp_pat
     done = rig.run(str(path), "--format", "lines", "--create-topic", "1", "-X", given)
     assert done.code == 0, done.err
     assert len(rig.values()) == 500
+
+
+def test_a_load_imports_nothing_slow_that_it_does_not_need(rig: LoadRig, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"a\nb\n")
+    program = (
+        "import sys\nfrom kafkaprod.cli.main import main\nassert main(sys.argv[1:]) == 0\n"
+        "print(sorted({'numpy.ma', 'html', 'pyarrow', 'polars', 'asyncio', 'multiprocessing'} & set(sys.modules)))"
+    )
+    arguments = ["load", str(path), "-b", rig.bootstrap, "-t", rig.topic, "--create-topic", "1", "-q", "--no-manifest"]
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert len(rig.values()) == 2
 
 
 def flights() -> pl.DataFrame:

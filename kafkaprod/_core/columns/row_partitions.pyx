@@ -1,4 +1,4 @@
-"""Choose the partition of each row of a column, count rows by partition, add up the sizes of rows.
+"""Choose the partition of each row of a column, count rows by partition and by size, add up the sizes of rows.
 
 The choice depends on the row alone, so a second reading of the same input gives the same answer. Any thread; the loops
 hold no GIL.
@@ -9,6 +9,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
 from kafkaprod._core.columns.columns cimport Column, column_get
 from kafkaprod._core.machine.lock cimport load_i32
 from kafkaprod._core.records.murmur2 cimport FastModulo, fast_modulo, partition_for_key
+from kafkaprod._core.records.varint cimport clzll
 
 from kafkaprod.errors import InvalidRecordError
 
@@ -127,3 +128,30 @@ def add_sizes(Column column not None, int64_t[::1] sizes not None):
         sums = &sizes[0]
         with nogil:
             add_lengths(column, count, sums)
+
+
+cdef void add_size_counts(const int64_t *sizes, Py_ssize_t row_count, int64_t *counts, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Py_ssize_t bits
+    cdef int64_t size
+    for i in range(row_count):
+        size = sizes[i]
+        bits = 64 - clzll(<uint64_t>size) if size > 0 else 0
+        bits = min(bits, count - 1)
+        counts[bits] = <int64_t>(<uint64_t>counts[bits] + 1)
+
+
+def count_sizes(const int64_t[::1] sizes not None, int64_t[::1] counts not None):
+    """Add to counts[n] the rows whose size has n bits, so is less than 2**n; to the last one those with more bits.
+
+    A size below 1 has no bits. Raises InvalidRecordError for no counts.
+    """
+    cdef const int64_t *given
+    cdef int64_t *sums
+    if counts.shape[0] == 0:
+        raise InvalidRecordError("no place for the counts")
+    if sizes.shape[0] > 0:
+        given = &sizes[0]
+        sums = &counts[0]
+        with nogil:
+            add_size_counts(given, sizes.shape[0], sums, counts.shape[0])

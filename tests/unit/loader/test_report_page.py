@@ -34,7 +34,7 @@ class Tags(HTMLParser):
 def report(topic: str = "orders") -> LoadReport:
     made = LoadReport(topic, sent_count=3, sent_bytes=1234, seconds=2.0, is_complete=True, spread=Spread())
     assert made.spread is not None
-    made.spread.add(Spread.of(np.array([10, 20, 20]), np.array([0, 2, 2], dtype=np.int32)))
+    made.spread.add(Spread.of(np.array([10, 20, 20]), np.array([1, 0, 2])))
     return made
 
 

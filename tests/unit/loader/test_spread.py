@@ -8,7 +8,8 @@ from kafkaprod.loader.spread import Spread
 
 
 def spread(sizes: list[int], partitions: list[int]) -> Spread:
-    return Spread.of(np.array(sizes, dtype=np.int64), np.array(partitions, dtype=np.int32))
+    counts = np.bincount(np.array(partitions, dtype=np.int64))
+    return Spread.of(np.array(sizes, dtype=np.int64), counts)
 
 
 def test_sizes_are_counted_below_powers_of_two() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod._core.columns.row_partitions import add_sizes, count_partitions, partitions_of_keys, partitions_of_runs
+from kafkaprod._core.columns.row_partitions import (
+    add_sizes,
+    count_partitions,
+    count_sizes,
+    partitions_of_keys,
+    partitions_of_runs,
+)
 from kafkaprod.errors import InvalidRecordError
 from tests.support.core.faces import partition_of_key
 
@@ -69,3 +77,16 @@ def test_numbers_of_rows_beyond_64_bits_give_partitions_that_exist() -> None:
     for run_rows in (1, 5, 2**63 - 1):
         partitions_of_runs(numbers.data, 2**63 - 1, run_rows, 3, partitions.data)
         assert set(partitions.tolist()) <= {0, 1, 2}
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20), st.integers(1, 70))
+def test_sizes_are_counted_by_their_bits(sizes: list[int], places: int) -> None:
+    counts = np.zeros(places, dtype=np.int64)
+    count_sizes(np.array(sizes, dtype=np.int64).data, counts.data)
+    expected = Counter(min(size.bit_length() if size > 0 else 0, places - 1) for size in sizes)
+    assert counts.tolist() == [expected[place] for place in range(places)]
+
+
+def test_sizes_without_a_place_for_their_counts_are_refused() -> None:
+    with pytest.raises(InvalidRecordError, match="no place"):
+        count_sizes(np.ones(1, dtype=np.int64).data, np.zeros(0, dtype=np.int64).data)
