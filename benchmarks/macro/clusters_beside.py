@@ -66,6 +66,7 @@ class Running:
         start: Starts it again.
         address: Where a broker listens; needed where they can die.
         is_listening: Whether it listens when `start` returns.
+        pids: Of all processes; none where they are not the cluster's alone.
     """
 
     servers: str
@@ -75,15 +76,21 @@ class Running:
     start: Callable[[int], object] | None = None
     address: Callable[[int], tuple[str, int]] = lambda _: ("", 0)
     is_listening: bool = False
+    pids: Callable[[], list[int]] = list
 
 
 @contextlib.contextmanager
 def embedded() -> Iterator[Running]:
     """Run the embedded cluster."""
     with EmbeddedCluster(brokers=BROKERS) as cluster:
+
+        def pids() -> list[int]:
+            return list(cluster.ask({"command": "processes"})["pids"].values())
+
         yield Running(
             cluster.bootstrap_servers,
-            lambda: sum(map(memory_mib, cluster.ask({"command": "processes"})["pids"].values())),
+            lambda: sum(map(memory_mib, pids())),
+            pids=pids,
             kill=lambda node: cluster.broker(node).kill(),
             start=lambda node: cluster.broker(node).start(),
             address=lambda node: ("127.0.0.1", cluster.broker(node).port),
@@ -121,6 +128,7 @@ def kafka() -> Iterator[Running]:
         yield Running(
             cluster.bootstrap(),
             lambda: sum(memory_mib(cluster.pid(node)) for node in cluster.node_ids),
+            pids=lambda: [cluster.pid(node) for node in cluster.node_ids],
             kill=cluster.kill9,
             start=cluster.start_node,
             address=cluster.address,
@@ -147,17 +155,17 @@ def leaders(admin: AdminClient) -> dict[int, tuple[int, int]]:
     return {} if topic is None else {index: (each.leader, len(each.isrs)) for index, each in topic.partitions.items()}
 
 
-def await_true(condition: Callable[[], bool]) -> None:
+def await_true(condition: Callable[[], bool], limit_s: float = LIMIT_S, pause_s: float = 0.001) -> None:
     """Ask again and again until something is true.
 
     Raises:
         TimeoutError: It does not become true.
     """
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not true within {LIMIT_S:.0f} s")
-        time.sleep(0.001)
+            raise TimeoutError(f"not true within {limit_s:.0f} s")
+        time.sleep(pause_s)
 
 
 def measure(name: str) -> dict[str, float]:
@@ -194,11 +202,10 @@ def _death(
     admin = AdminClient({"bootstrap.servers": running.servers, "log_level": 0})
     dead = leaders(admin)[0][0]
     others = [running.address(node) for node in admin.list_topics(timeout=10).brokers if node != dead]
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(socket.create_connection(address)) for address in others]
+    with connected(others) as socks:
         begun = time.perf_counter()
         kill(dead)
-        await_true(lambda: all(_leader(sock) not in (-1, dead) for sock in socks))
+        await_true(lambda: all(leader_of(sock) not in (-1, dead) for sock in socks))
         failover_ms = 1000 * (time.perf_counter() - begun)
     begun = time.perf_counter()
     start(dead)
@@ -209,7 +216,14 @@ def _death(
     return failover_ms, start_ms, answer_ms, 1000 * (time.perf_counter() - begun)
 
 
-def _leader(sock: socket.socket) -> int:
+@contextlib.contextmanager
+def connected(addresses: list[tuple[str, int]]) -> Iterator[list[socket.socket]]:
+    """Connect to brokers."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection(address)) for address in addresses]
+
+
+def leader_of(sock: socket.socket) -> int:
     """Ask a broker who leads the first partition. A client library would ask another broker at its own pace."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]).encode(_METADATA_VERSION)
     header = struct.pack(">hhih", ApiKey.METADATA, _METADATA_VERSION, 0, -1)
