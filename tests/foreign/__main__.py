@@ -18,10 +18,11 @@ import itertools
 import sys
 from pathlib import Path
 
-from tests.foreign import cargo_crates, go_modules, kafka_tools, librdkafka, python_packages
+from tests.foreign import cargo_crates, go_modules, kafka_tools, librdkafka, python_packages, sarama
 from tests.foreign.results import summarize
 
 KAFKA_TOOLS = "kafka-tools"
+SARAMA = "sarama"
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument(
         "suite",
         choices=sorted(
-            [*python_packages.SUITES, *go_modules.SUITES, *cargo_crates.SUITES, *librdkafka.SUITES, KAFKA_TOOLS]
+            [*python_packages.SUITES, *go_modules.SUITES, *cargo_crates.SUITES, *librdkafka.SUITES, KAFKA_TOOLS, SARAMA]
         ),
     )
     parser.add_argument("--source", type=Path, help="a clone of the repository, where the package has no tests")
@@ -45,6 +46,8 @@ def main() -> int:
         rust_suite = cargo_crates.SUITES[options.suite]
         results = cargo_crates.run(rust_suite, further_options)
         return summarize(rust_suite.requirement, results, rust_suite.expected_failures)
+    if options.suite == SARAMA:
+        return summarize(sarama.REQUIREMENT, sarama.run(further_options), sarama.EXPECTED_FAILURES)
     if options.suite == KAFKA_TOOLS:
         return summarize(kafka_tools.REQUIREMENT, kafka_tools.run(), kafka_tools.EXPECTED_FAILURES)
     if options.suite in librdkafka.SUITES:

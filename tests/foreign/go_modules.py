@@ -19,7 +19,7 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.foreign import network, reasons
 from tests.foreign.results import Results
 
-TIMEOUT_S = 1200
+TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GoSuite:
 def run(suite: GoSuite, go_options: list[str]) -> Results:
     """Download the module, run its tests, and return what came of them; `go test` prints what fails."""
     with tempfile.TemporaryDirectory(prefix="foreign-") as directory:
-        source = _unpack(suite.requirement, Path(directory))
+        source = unpack(suite.requirement, Path(directory))
         subprocess.run(
             ["go", "list", "-mod=mod", "-deps", "-test", *suite.packages],
             cwd=source,
@@ -52,20 +52,27 @@ def run(suite: GoSuite, go_options: list[str]) -> Results:
             stdout=subprocess.DEVNULL,
         )
         network.leave()
-        with suite.broker() as environment:
-            command = ["go", "test", "-mod=mod", "-json", "-count=1", f"-timeout={TIMEOUT_S}s"]
-            with subprocess.Popen(
-                [*command, *suite.options, *go_options, *suite.packages],
-                cwd=source,
-                env={**os.environ, "GOPROXY": "off", **environment},
-                stdout=subprocess.PIPE,
-                text=True,
-            ) as process:
-                assert process.stdout is not None
-                return _read(process.stdout)
+        return run_tests(suite, source, go_options)
 
 
-def _unpack(requirement: str, directory: Path) -> Path:
+def run_tests(suite: GoSuite, source: Path, go_options: list[str]) -> Results:
+    """Run the broker, and the tests in a copy of the module, without the network."""
+    command = ["go", "test", "-mod=mod", "-json", "-count=1", f"-timeout={TIMEOUT_S}s"]
+    with (
+        suite.broker() as environment,
+        subprocess.Popen(
+            [*command, *suite.options, *go_options, *suite.packages],
+            cwd=source,
+            env={**os.environ, "GOPROXY": "off", **environment},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        return _read(process.stdout)
+
+
+def unpack(requirement: str, directory: Path) -> Path:
     """Have Go fetch the module into its cache, and copy it: files there are read-only."""
     (directory / "go.mod").write_text("module foreign\n")
     done = subprocess.run(

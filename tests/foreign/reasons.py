@@ -44,3 +44,5 @@ KAFKA_TOOLS: Final[Mapping[str, str]] = {
         "delegation tokens need a login, and this broker has none"
     ),
 }
+
+SARAMA: Final[Mapping[str, str]] = {}
