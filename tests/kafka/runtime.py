@@ -62,6 +62,12 @@ def tools_class_path(version: str = TOOLS_VERSION) -> str:
 
 
 @cache
+def applications_class_path(version: str = TOOLS_VERSION) -> str:
+    """Class path of Kafka Streams, Connect and MirrorMaker. Raises KafkaUnavailableError."""
+    return _resolve("applications-pom.xml", version)
+
+
+@cache
 def spark_connector_class_path() -> str:
     """Jars of Spark's own Kafka sink and source, besides those of PySpark. Raises KafkaUnavailableError."""
     return _resolve("spark-connector-pom.xml", SPARK_CONNECTOR_CLIENTS)
