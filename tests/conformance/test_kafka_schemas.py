@@ -25,6 +25,7 @@ NOT_SHIPPED = {
     *(f"{name}DelegationToken" for name in ("Create", "Describe", "Expire", "Renew")),
     "ChangeSettings",  # of the embedded cluster alone
     "ReplicateMetadata",  # the same
+    "UnregisterBroker",
 }
 NEWER_THAN_SHIPPED = {"ApiVersions": 4, "DeleteGroups": 2, "TxnOffsetCommit": 5}  # their last version there
 RENAMED_SINCE = {("TxnOffsetCommitRequest", "GenerationId"): "GenerationIdOrMemberEpoch"}

@@ -37,6 +37,7 @@ KAFKA_PYTHON_LACKS_APIS = {
     "ConsumerGroupHeartbeat",
     "GetTelemetrySubscriptions",
     "PushTelemetry",
+    "UnregisterBroker",
     *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
     *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),  # between brokers
 }

@@ -12,10 +12,14 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.kafka.broker_properties import SASL_USERS
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.runtime import FAST_START, java
+from tests.support.broker.announced import versions_of_page
 from tests.support.broker.fixtures_broker import wait_until
+from tests.support.net.raw_client import RawClient
 
 pytestmark = pytest.mark.external
 
@@ -34,6 +38,19 @@ FREE = (
     (r" +", " "),
 )
 """What is each broker's own, and what is put in its place."""
+
+
+LOGIN = "SASL_PLAINTEXT"
+METRICS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+"""Announced by neither without further ado."""
+
+
+def announced(address: str) -> dict[int, tuple[int, int]]:
+    """Return the versions that a broker announces."""
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    with RawClient(address) as client:
+        answer = client.call(request, ApiVersionsResponse, 4)
+    return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
 
 class JavaTools:
@@ -87,6 +104,14 @@ def features(tools: JavaTools, servers: str, *words: str) -> list[str]:
     """The tool's lines; those of features that only one of the brokers has are left out."""
     lines = plain(tools.call("FeatureCommand", "--bootstrap-server", servers, *words))
     return [line for line in lines if "Feature: " not in line or re.search(r"(transaction|group)\.version", line)]
+
+
+def test_announced_versions(broker: EmbeddedBroker, kafka: KafkaCluster) -> None:
+    """All are Kafka's but those of the table in docs/broker-for-tests.md, which gives a reason for each."""
+    kafkas, own = (announced(address) for address in (kafka.bootstrap(LOGIN), broker.listeners[LOGIN]))
+    rows = {api: row for api, row in versions_of_page().items() if api not in METRICS}
+    differ = {api: (kafkas.get(api), own.get(api)) for api in {*kafkas, *own} if kafkas.get(api) != own.get(api)}
+    assert differ == {api: (row.kafka, row.here) for api, row in rows.items()}
 
 
 def test_levels_of_features(tools: JavaTools, broker: EmbeddedBroker, kafka: KafkaCluster) -> None:

@@ -107,6 +107,7 @@ RIGHTS: Final[Mapping[ApiKey, list[Right]]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(acls.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(acls.ALTER),
     ApiKey.DESCRIBE_QUORUM: _cluster(acls.DESCRIBE),
+    ApiKey.UNREGISTER_BROKER: _cluster(acls.ALTER),
     ApiKey.UPDATE_FEATURES: _cluster(acls.ALTER),
     ApiKey.LIST_CONFIG_RESOURCES: _cluster(acls.DESCRIBE_CONFIGS),
 }

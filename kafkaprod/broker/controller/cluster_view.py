@@ -85,7 +85,7 @@ def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any]
             replicas = command["replicas"]
             return Reassign(_key(image, command), None if replicas is None else tuple(replicas), reply)
         case "unregister":
-            return UnregisterBroker(command["broker_id"], reply)
+            return UnregisterBroker(command["broker_id"], reply=reply)
         case "elect":
             keys = None if command.get("topic") is None else (_key(image, command),)
             return ElectLeaders(ElectionType[command["kind"].upper()], keys, reply)

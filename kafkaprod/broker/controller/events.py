@@ -71,9 +71,15 @@ class SessionExpired(NamedTuple):
 
 
 class UnregisterBroker(NamedTuple):
-    """A broker is removed from the cluster: no process of its id comes back."""
+    """A broker is removed from the cluster.
+
+    Attributes:
+        broker_id: Its id.
+        may_have_replicas: It is removed even if it has some, which leave their ISRs, as Kafka's clients want it.
+    """
 
     broker_id: int
+    may_have_replicas: bool = False
     reply: Reply = no_reply
 
 

@@ -126,20 +126,25 @@ def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> D
 def unregister(context: ControllerContext, event: UnregisterBroker, now_ms: int) -> Decision:
     """Remove a broker's registration; answer with an error and a message.
 
-    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it still has replicas, whose partitions would
-    wait for it for ever.
+    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it is the only broker, or still has replicas,
+    whose partitions would wait for it for ever, unless they may do that.
     """
     broker_id = event.broker_id
     broker = context.image.brokers.get(broker_id)
     if broker is None:
-        return Decision([], TopicAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered."))
-    if any(broker_id in partition.replicas for partition in context.image.partitions.values()):
+        message = f"Broker ID {broker_id} is not currently registered"
+        return Decision([], TopicAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+    if len(context.image.brokers) == 1:
+        return Decision([], TopicAnswer(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is the only one."))
+    if not event.may_have_replicas and any(
+        broker_id in partition.replicas for partition in context.image.partitions.values()
+    ):
         return Decision([], TopicAnswer(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} still has replicas."))
     context.sessions.pop(broker_id, None)
     context.applied.pop(broker_id, None)
     context.shutdown_offsets.pop(broker_id, None)
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Decision([record], TopicAnswer(ErrorCode.NONE))
+    return Decision([*_leave(context, broker_id), record], TopicAnswer(ErrorCode.NONE))
 
 
 def fence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:

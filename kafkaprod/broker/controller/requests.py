@@ -26,6 +26,7 @@ from kafkaprod.broker.controller.events import (
     Reassign,
     SettingsAnswer,
     TopicAnswer,
+    UnregisterBroker,
     UpdateFeatures,
 )
 from kafkaprod.broker.controller.quorum import describe_quorum
@@ -67,6 +68,7 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kafkaprod.protocol.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -86,6 +88,7 @@ VERSIONS: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, 1),
     ApiKey.DESCRIBE_QUORUM: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.UPDATE_FEATURES: (1, 1),
     ApiKey.ENVELOPE: (0, 0),
     ApiKey.ALTER_PARTITION: (3, 3),
@@ -162,6 +165,14 @@ def _update_features(controller: Controller, request: UpdateFeaturesRequest, now
 
     levels = {each.feature: (each.max_version_level, each.upgrade_type) for each in request.feature_updates}
     controller.queue.put(UpdateFeatures(controller.voter_id, levels, request.validate_only, answered), now_ms)
+
+
+def _unregister(controller: Controller, request: UnregisterBrokerRequest, now_ms: int, reply: Reply) -> None:
+    def answered(answer: TopicAnswer | ErrorCode) -> None:
+        outcome = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
+        reply(UnregisterBrokerResponse(error_code=outcome.error, error_message=outcome.message))
+
+    controller.queue.put(UnregisterBroker(request.broker_id, may_have_replicas=True, reply=answered), now_ms)
 
 
 def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
@@ -335,6 +346,7 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     AlterPartitionReassignmentsRequest: _reassign,
     DescribeQuorumRequest: describe_quorum,
     ChangeSettingsRequest: _change_settings,
+    UnregisterBrokerRequest: _unregister,
     UpdateFeaturesRequest: _update_features,
     EnvelopeRequest: on_envelope,
 }

@@ -4,7 +4,8 @@ An unknown version is answered before it comes here, with UNSUPPORTED_VERSION in
 Features are those of `metadata.features`: from level 2 of `transaction.version` on clients use the second version of
 the transaction protocol. Before version 4 those that may have level 0 are not among the supported ones, as in Kafka.
 The epoch is the offset of the metadata, which grows with each change and each start: clients keep the levels of the
-highest epoch that they have seen.
+highest epoch that they have seen. A client that looks for another cluster or another node, as from version 5 on it may
+say, is answered REBOOTSTRAP_REQUIRED (KIP-1242).
 """
 
 from __future__ import annotations
@@ -27,19 +28,31 @@ from kafkaprod.protocol.messages.api_versions import (
 
 API = ApiKey.API_VERSIONS
 LANE = Lane.DATA
-MAX_VERSION = 4
+MAX_VERSION = 5
 
 _FIRST_VERSION_WITH_LEVEL_0 = 4
+_NO_NODE = -1
 _LOGIN_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Answer the table; INVALID_REQUEST if the client's name or version is not as KIP-511 wants it."""
+    """Answer the table, or why there is none.
+
+    INVALID_REQUEST: The client's name or version is not as KIP-511 wants it, or it names a cluster without a node, or a
+    node without a cluster. REBOOTSTRAP_REQUIRED: They are not this broker's.
+    """
+    body = request.body
     if request.version >= 3:
-        names = (request.body.client_software_name, request.body.client_software_version)
-        if not all(_SOFTWARE.fullmatch(name) for name in names):
+        names = (body.client_software_name, body.client_software_version)
+        is_whole = (body.cluster_id is None) == (body.node_id == _NO_NODE)
+        if not is_whole or not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if body.cluster_id is not None and (body.cluster_id, body.node_id) != (
+            broker.cluster_id,
+            broker.config.node_id,
+        ):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     has_level_0 = request.version >= _FIRST_VERSION_WITH_LEVEL_0
     return ApiVersionsResponse(
         api_keys=_entries(

@@ -16,7 +16,7 @@ from kafkaprod.protocol.messages.delete_groups import DeletableGroupResult, Dele
 
 API = ApiKey.DELETE_GROUPS
 LANE = Lane.CONTROL
-MAX_VERSION = 2
+MAX_VERSION = 3
 COORDINATED_BY = GROUPS
 
 

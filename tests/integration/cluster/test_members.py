@@ -6,8 +6,12 @@ import pytest
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.support.cluster.load import Load
 from tests.support.cluster.reading import read_with_confluent
+from tests.support.net.raw_client import RawClient
 
 PARTITIONS = 2
 
@@ -44,3 +48,26 @@ def test_brokers_come_and_go_under_load() -> None:
             cluster.remove_broker(2)
         with pytest.raises(ValueError, match="no broker 1"):
             cluster.remove_broker(1)
+
+
+def unregister(cluster: EmbeddedCluster, broker_id: int) -> int:
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    with RawClient(cluster.broker(1).address) as client:
+        return client.call(request, UnregisterBrokerResponse, 0).error_code
+
+
+def test_a_client_has_a_broker_forgotten() -> None:
+    with EmbeddedCluster(brokers=3, topics={"orders": 3}) as cluster:
+        cluster.broker(3).stop()
+        assert unregister(cluster, 3) == 0
+        assert unregister(cluster, 3) == ErrorCode.BROKER_ID_NOT_REGISTERED
+        with RawClient(cluster.broker(1).address) as client:
+            topics = [MetadataRequestTopic(name="orders")]
+            seen = client.call(MetadataRequest(topics=topics), MetadataResponse, 12)
+        assert [node.node_id for node in seen.brokers] == [1, 2]
+        assert [part.offline_replicas for part in seen.topics[0].partitions] == [[3]] * 3
+        assert unregister(cluster, 2) == 0, "one that runs"
+        cluster.wait_for(lambda view: sorted(view.active_brokers) == [1, 2])
+        cluster.broker(3).start()
+        cluster.wait_until_in_sync()
+        assert all(sorted(cluster.isr("orders", index)) == [1, 2, 3] for index in range(3))

@@ -241,9 +241,18 @@ def test_a_controller_that_was_paused_gives_brokers_that_time() -> None:
     assert all(broker.is_active for broker in rig.controller.context.image.brokers.values())
 
 
+def test_a_broker_that_clients_remove_leaves_its_partitions(rig: Rig) -> None:
+    assert rig.partition.leader == 1
+    assert rig.ask(UnregisterBroker, broker_id=1, may_have_replicas=True).error == E.NONE
+    assert (rig.partition.replicas, rig.partition.isr, rig.partition.leader) == ((1, 2, 3), (2, 3), 2)
+    rig.ask(BrokerGone, broker_id=2, incarnation_id=uuid.UUID(int=200))
+    assert rig.ask(UnregisterBroker, broker_id=3, may_have_replicas=True).error == E.NONE
+    assert (rig.partition.isr, rig.partition.leader) == ((3,), -1), "no one else has all of it"
+
+
 def test_brokers_that_cannot_be_removed(rig: Rig) -> None:
     answer = rig.ask(UnregisterBroker, broker_id=9)
-    assert (answer.error, answer.message) == (E.BROKER_ID_NOT_REGISTERED, "Broker 9 is not registered.")
+    assert (answer.error, answer.message) == (E.BROKER_ID_NOT_REGISTERED, "Broker ID 9 is not currently registered")
     answer = rig.ask(UnregisterBroker, broker_id=1)
     assert (answer.error, answer.message) == (E.INVALID_REQUEST, "Broker 1 still has replicas.")
     assert sorted(rig.controller.context.image.brokers) == [1, 2, 3]
@@ -252,6 +261,9 @@ def test_brokers_that_cannot_be_removed(rig: Rig) -> None:
     assert sorted(rig.controller.context.image.brokers) == [2, 3]
     assert sorted(rig.controller.channels) == [2, 3]
     assert rig.ask(UnregisterBroker, broker_id=1).error == E.BROKER_ID_NOT_REGISTERED, "once"
+    assert rig.ask(UnregisterBroker, broker_id=2).error == E.NONE
+    answer = rig.ask(UnregisterBroker, broker_id=3, may_have_replicas=True)
+    assert (answer.error, answer.message) == (E.INVALID_REQUEST, "Broker 3 is the only one.")
     beat = Heartbeat(1, rig.epochs[1], 0, False, False, 0)._asdict()
     del beat["reply"]
     assert rig.ask(Heartbeat, **beat).error == E.BROKER_ID_NOT_REGISTERED

@@ -1,7 +1,8 @@
 """What the handlers answer, by topic, from a broker without sockets: a place, and the handlers that it is about.
 
 test_admin.py           alter_partition_reassignments describe_quorum
-test_admin.py           describe_topic_partitions elect_leaders list_partition_reassignments update_features
+test_admin.py           describe_topic_partitions elect_leaders list_partition_reassignments
+test_admin.py           unregister_broker update_features
 test_configs.py         alter_configs altered_options describe_configs incremental_alter_configs list_config_resources
 test_consumer_groups.py consumer_group_describe consumer_group_heartbeat offset_delete
 test_fetch_of_many.py   fetch_reading fetch_waiting

@@ -23,6 +23,7 @@ from kafkaprod.protocol.messages import (
     list_offsets,
     list_partition_reassignments,
     offset_delete,
+    unregister_broker,
     update_features,
 )
 from tests.support.broker.broker_requests import TOPIC, commit, committed, produce
@@ -169,6 +170,22 @@ def test_topics_are_described_in_pages(box: BrokerWithoutSockets) -> None:
         (TOPIC, 0, 2),
         ("zz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "error", "message"),
+    [
+        (0, ErrorCode.INVALID_REQUEST, "Broker 0 is the only one."),
+        (9, ErrorCode.BROKER_ID_NOT_REGISTERED, "Broker ID 9 is not currently registered"),
+    ],
+)
+def test_the_only_broker_is_not_forgotten(
+    box: BrokerWithoutSockets, broker_id: int, error: ErrorCode, message: str
+) -> None:
+    request = unregister_broker.UnregisterBrokerRequest(broker_id=broker_id)
+    answer = box.ask(request, unregister_broker.UnregisterBrokerResponse, 0)
+    assert (answer.error_code, answer.error_message) == (error, message)
+    assert sorted(box.broker.image.brokers) == [0]
 
 
 @pytest.mark.parametrize("version", [0, 2])

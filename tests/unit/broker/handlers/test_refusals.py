@@ -59,7 +59,7 @@ ANSWERS = {
     (ApiKey.CREATE_PARTITIONS, 0): "((1 87) (7 87))",
     (ApiKey.CREATE_PARTITIONS, 3): "((1 87) (7 87))",
     (ApiKey.DELETE_GROUPS, 0): "((1 87) (2 87))",
-    (ApiKey.DELETE_GROUPS, 2): "((1 87) (2 87))",
+    (ApiKey.DELETE_GROUPS, 3): "((1 87) (2 87))",
     (ApiKey.ELECT_LEADERS, 0): "((1 (2 87) (3 87)) (4 (5 87) (6 87)))",
     (ApiKey.ELECT_LEADERS, 2): "(87 (2 (3 87) (4 87)) (5 (6 87) (7 87)))",
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, 0): "((87 1 2) (87 9 10))",

@@ -23,6 +23,7 @@ from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaprod.protocol.schema import Request, Response
+from tests.support.broker.announced import versions_of_page
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.net.protocol_samples import samples
 
@@ -41,7 +42,7 @@ ANNOUNCED = {
     ApiKey.SYNC_GROUP: (0, 5),
     ApiKey.DESCRIBE_GROUPS: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
@@ -54,7 +55,7 @@ ANNOUNCED = {
     ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
@@ -75,6 +76,7 @@ ANNOUNCED = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
     ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.CREATE_DELEGATION_TOKEN: (1, 3),
     ApiKey.RENEW_DELEGATION_TOKEN: (1, 2),
@@ -99,6 +101,14 @@ def test_announced_versions_are_those_clients_were_checked_against() -> None:
     assert announced_versions(has_login=True) == ANNOUNCED | login
     metrics = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 0)}
     assert announced_versions(has_login=False, takes_metrics=True) == ANNOUNCED | metrics
+
+
+def test_the_page_says_what_is_announced_otherwise_than_by_kafka() -> None:
+    announced = {int(api): found for api, found in announced_versions(has_login=True, takes_metrics=True).items()}
+    rows = versions_of_page()
+    assert len(rows) > 20
+    assert {api: row.here for api, row in rows.items()} == {api: announced.get(api) for api in rows}
+    assert all(row.kafka != row.here for row in rows.values())
 
 
 def test_older_broker_announces_no_more_than_it_is_told_to() -> None:
@@ -164,6 +174,30 @@ def test_api_versions_tells_the_table_and_checks_names(tmp_path: Path) -> None:
     bad = ApiVersionsRequest(client_software_name="kafka_prod", client_software_version="0.1.0")
     assert box.ask(bad, ApiVersionsResponse, 3).error_code == ErrorCode.INVALID_REQUEST
     assert box.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("version", "cluster_id", "node_id", "error"),
+    [
+        (5, "own", 0, ErrorCode.NONE),
+        (5, None, -1, ErrorCode.NONE),
+        (5, "other", 0, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (5, "own", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (5, "own", -1, ErrorCode.INVALID_REQUEST),
+        (5, None, 0, ErrorCode.INVALID_REQUEST),
+        (4, "other", 1, ErrorCode.NONE),
+    ],
+)
+def test_a_client_that_looks_for_another_broker_must_bootstrap_again(
+    tmp_path: Path, version: int, cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    """As KafkaApis of Apache Kafka 4.4 (KIP-1242)."""
+    box = BrokerWithoutSockets(tmp_path)
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1", node_id=node_id)
+    request.cluster_id = box.broker.cluster_id if cluster_id == "own" else cluster_id
+    request = ApiVersionsRequest.decode(bytearray(request.encode(version)), version)
+    answer = box.ask(request, ApiVersionsResponse, version)
+    assert (answer.error_code, bool(answer.api_keys)) == (error, error is ErrorCode.NONE)
 
 
 def test_each_handler_module_documents_itself() -> None:
