@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kafkaprod.errors import ConfigError, KafkaError
+from kafkaprod.text import address_text
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -91,6 +92,19 @@ def parse_listeners(text: str, default_host: str) -> tuple[Listener, ...]:
     if len(set(names)) < len(names) or len(set(addresses)) < len(addresses):
         raise ConfigError(f"listeners={text!r} has a name or an address twice: write NAME:PROTOCOL://HOST:PORT")
     return tuple(listeners)
+
+
+def listeners_text(listeners: Iterable[Listener]) -> str:
+    """Return the list that `parse_listeners` reads."""
+    return ",".join(
+        f"{each.given_name}{':' if each.given_name else ''}{each.protocol}://{address_text(each.host, each.port)}"
+        for each in listeners
+    )
+
+
+def following(listeners: Iterable[Listener], steps: int) -> tuple[Listener, ...]:
+    """Return the listeners of a broker so many places behind the one that has these: ports follow, 0 stays."""
+    return tuple(each._replace(port=each.port + steps if each.port else 0) for each in listeners)
 
 
 def parse_advertised(text: str, names: Sequence[str]) -> dict[str, Endpoint]:

@@ -26,6 +26,7 @@ tail                `kafkaprod tail`: show records of a topic
 topics              `kafkaprod topics`: list, create, describe and delete topics
 transactions        `kafkaprod transactions`: list and describe transactions, find those that hang
 main                the tree of subcommands
+broker_arguments    arguments of the commands that run brokers: TLS, logins, Kafka's options
 producer_arguments  arguments of all commands that connect to a cluster
 terminal            the process of a command: its signals, its output streams, its colours
 """

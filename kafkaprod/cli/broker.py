@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import signal
-import ssl
 import sys
 import tempfile
 
@@ -19,6 +18,7 @@ from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.storage.log.group_commit import parse_policy
+from kafkaprod.cli import broker_arguments
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import address_text
@@ -27,9 +27,6 @@ _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9
 _ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _LOG_DIR_HELP = "a further directory for partitions, which are spread over all; needs --data-dir; repeatable"
-_OPTION_HELP = (
-    "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
-)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,11 +66,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="MS",
         help="time that new groups wait for members (default: %(default)s)",
     )
-    add("--tls-cert", metavar="FILE", help="listen with TLS: certificate chain (PEM)")
-    add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
-    add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
-    add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
-    add("-o", "--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
+    broker_arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -94,6 +87,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         raise ConfigError(f"--data-dir {data_dir} is not a directory")
     if options.log_dir and options.data_dir is None:
         raise ConfigError("--log-dir needs --data-dir: topics must not be forgotten where their records are kept")
+    files = broker_arguments.tls_files(options)
     config = BrokerConfig(
         data_dir=data_dir,
         log_dirs=tuple(options.log_dir),
@@ -108,10 +102,10 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         flush_policy=parse_policy(options.flush),
         groups=GroupConfig(initial_rebalance_delay_ms=options.rebalance_delay_ms),
         topics=dict(map(_parse_topic, options.topic)),
-        tls=_tls_context(options),
-        sasl_users={} if options.sasl_users is None else _read_users(options.sasl_users),
+        tls=None if files is None else server_context(*files),
+        sasl_users=broker_arguments.users(options),
     )
-    config = with_options(config, dict(map(_parse_option, options.option)))
+    config = with_options(config, broker_arguments.kafka_options(options))
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger("kafkaprod").handlers = [handler]
@@ -144,34 +138,3 @@ def _parse_topic(text: str) -> tuple[str, int]:
     if not count.isdecimal():
         raise ConfigError(f"--topic {text!r}: {count!r} is not a number of partitions")
     return name, int(count)
-
-
-def _parse_option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--option {text!r} is not NAME=VALUE")
-    return name, value
-
-
-def _tls_context(options: argparse.Namespace) -> ssl.SSLContext | None:
-    if options.tls_cert is None and options.tls_key is None and options.tls_client_ca is None:
-        return None
-    if options.tls_cert is None or options.tls_key is None:
-        raise ConfigError("TLS needs both --tls-cert and --tls-key")
-    return server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-
-
-def _read_users(path: str) -> dict[str, str]:
-    with open(path, encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file]
-    users = {}
-    for number, line in enumerate(lines, 1):
-        if not line or line.startswith("#"):
-            continue
-        user, colon, password = line.partition(":")
-        if not user or not colon or not password:
-            raise ConfigError(f"line {number} of {path} is not USER:PASSWORD")
-        users[user] = password
-    if not users:
-        raise ConfigError(f"{path} names no user")
-    return users

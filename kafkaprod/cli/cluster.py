@@ -11,10 +11,13 @@ import threading
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+from kafkaprod.cli import broker_arguments
 from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError, KafkaError
 
 _BROKER_COMMANDS = ("kill", "start", "stop", "pause", "resume", "restart", "isolate")
+_LISTENERS_HELP = "several sockets of each broker in place of --port; the ports are the first one's, 0 for free ones"
+_ADVERTISED_HELP = "what clients connect to, proxies say, as for `kafkaprod broker`; once for each broker"
 _COMMANDS = (
     f"{', '.join(_BROKER_COMMANDS)} with a broker's id or `controller`; add [rack]; remove ID; heal; status; history"
 )
@@ -29,6 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=examples(
             "kafkaprod cluster --brokers 3 --topic orders:6",
             "kafkaprod cluster --brokers 3 --racks a,b,c --port 9092 --data-dir /tmp/cluster",
+            "kafkaprod cluster --listeners PLAINTEXT://:9092,SASL_PLAINTEXT://:9192 --sasl-users users.txt",
         ),
     )
     add = parser.add_argument
@@ -38,7 +42,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--replication-factor", type=int, metavar="N", help="of topics (default: 3, or all brokers)")
     add("--min-insync-replicas", type=int, default=1, metavar="N", help="of topics (default: %(default)s)")
     add("--port", type=int, default=0, metavar="N", help="of the first broker, the others follow; 0 for free ones")
+    add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
+    add("--advertised", action="append", default=[], metavar="LIST", help=_ADVERTISED_HELP)
     add("--data-dir", metavar="DIR", help="kept; without it a temporary one is removed at the end")
+    broker_arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -46,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the cluster; exit code 0 when it was ended on purpose.
 
     Raises:
-        KafkaError: It cannot start.
+        KafkaError, OSError: It cannot start.
     """
     cluster = EmbeddedCluster(
         options.brokers,
@@ -55,6 +62,11 @@ def run(options: argparse.Namespace) -> int:
         replication_factor=options.replication_factor,
         min_insync_replicas=options.min_insync_replicas,
         ports=tuple(range(options.port, options.port + options.brokers)) if options.port else (),
+        listeners=options.listeners,
+        advertised=options.advertised,
+        sasl_users=broker_arguments.users(options),
+        tls_files=broker_arguments.tls_files(options),
+        options=broker_arguments.kafka_options(options),
         data_dir=options.data_dir,
     )
     over: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is right in a signal handler, that of an Event not
@@ -62,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: over.put(None))
     with cluster:
         print(f"listening on {cluster.bootstrap_servers}, data in {cluster.data_dir}", flush=True)
+        for name, addresses in cluster.listeners.items() if options.listeners else ():
+            print(f"  {name}://{addresses}", flush=True)
         print(
             f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Lines: {_COMMANDS}",
             file=sys.stderr,

@@ -58,6 +58,7 @@ class EmbeddedCluster(ClusterState):
         replica_lag_ms: int = 2_000,
         seed: int = 0,
         ports: Sequence[int] = (),
+        listeners: str | None = None,
         advertised: Sequence[str] = (),
         data_dir: str | os.PathLike[str] | None = None,
         auto_create_topics: bool = True,
@@ -82,7 +83,10 @@ class EmbeddedCluster(ClusterState):
             replica_lag_ms: A follower that is behind for this time leaves the ISR.
             seed: The seed of the placement of replicas.
             ports: One for each broker; 0 takes a free one, as does an empty list.
-            advertised: One for each broker: the address that clients get in place of its own, as for `EmbeddedBroker`.
+            listeners: Several sockets of each broker, "PLAINTEXT://:0,SASL_SSL://:0" say, in place of `ports`, as for
+                `EmbeddedBroker`. A port that is not 0 is the first broker's, and those of the others follow it.
+            advertised: One for each broker: the addresses that clients get in place of its own, as for
+                `EmbeddedBroker`.
             data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
                 2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
             auto_create_topics: Make topics that clients name and that do not exist.
@@ -108,6 +112,7 @@ class EmbeddedCluster(ClusterState):
             replica_lag_ms=replica_lag_ms,
             seed=seed,
             ports=ports,
+            listeners=listeners,
             advertised=advertised,
             data_dir=data_dir,
             auto_create_topics=auto_create_topics,
@@ -145,10 +150,10 @@ class EmbeddedCluster(ClusterState):
         make_temporary(self._directory)
         try:
             self._host.start()
-            for broker in self.brokers:
-                broker.port = self._host.options["brokers"][str(broker.id)]["port"]
             names = [CONTROLLER, *(str(broker.id) for broker in self.brokers)]
-            self.ask({"command": "start_all", "names": names})
+            started = self.ask({"command": "start_all", "names": names})
+            for broker in self.brokers:
+                broker.note_start(started[str(broker.id)])
             self.wait_for(lambda view: len(view.active_brokers) == len(self.brokers))
             known = self.view().topics
             for name, partitions in self._first_topics.items():

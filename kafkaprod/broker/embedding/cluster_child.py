@@ -30,6 +30,7 @@ from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
+from kafkaprod.text import address_text
 
 PRELOADED = (clustered,)
 """What brokers of a cluster import late: the host has it before it forks."""
@@ -75,8 +76,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
         channel.say({"error": f"{type(error).__name__}: {error}"})
         return 1
     signal.signal(signal.SIGTERM, lambda *_: server.shut_down())
-    host, port = next(iter(server.bound.values()))
-    channel.say({"host": host, "port": port})
+    channel.say({"listeners": {name: address_text(place.host, place.port) for name, place in server.bound.items()}})
     channel.obey(_broker_handlers(server), server.stop)
     return 0 if server.run() else 1
 

@@ -19,7 +19,7 @@ class ClusterHost:
     """See the module docstring. Thread-safe: one command and its answer at a time.
 
     Attributes:
-        options: Those of the host's process; the ports of the brokers are added at the start.
+        options: Those of the host's process; the addresses of the brokers are added at the start.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -53,12 +53,12 @@ class ClusterHost:
             raise IllegalStateError("the embedded cluster runs already")
         self._process = start_module("kafkaprod.broker.embedding.host")
         try:
-            ports = self._exchange(self.options, _START_S)["ports"]
+            addresses = self._exchange(self.options, _START_S)["addresses"]
         except BaseException:
             self.close()
             raise
-        for name, port in ports.items():
-            self.options["brokers"][name]["port"] = port
+        for name, address in addresses.items():
+            self.options["brokers"][name] |= address
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Send a command and return its answer.

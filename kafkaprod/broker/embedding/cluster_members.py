@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ask_controller
 from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
+from kafkaprod.broker.listeners import Listener, listeners_text, parse_listeners
 from kafkaprod.errors import IllegalStateError
 
 
@@ -39,13 +42,14 @@ class ClusterMembers:
             "data_dir": os.path.join(self._data_dir, f"broker-{broker_id}"),
             "journal": os.path.join(self._host.options["temporary"], f"synced-{broker_id}"),
             "port": 0,
+            "listeners": listeners_text(each._replace(port=0) for each in _listeners(known)),
             "advertised": "",
             "node_id": broker_id,
         }
         options["cluster"] = {**options["cluster"], "rack": rack}
         broker = ClusterBroker(self._host, broker_id, rack, options["data_dir"], options["journal"])
-        broker.port = self._host.ask({"command": "add", "name": str(broker_id), "options": options})["port"]
-        known[str(broker_id)] = {**options, "port": broker.port}
+        address = self._host.ask({"command": "add", "name": str(broker_id), "options": options})
+        known[str(broker_id)] = options | {key: address[key] for key in ("port", "listeners")}
         self._last_id = broker_id
         self._state.brokers.append(broker)
         broker.start()
@@ -83,6 +87,12 @@ class ClusterMembers:
         """
         for broker_id in [broker.id for broker in self._state.brokers if broker.id not in self._first_ids]:
             self.remove(broker_id)
+
+
+def _listeners(brokers: Mapping[str, Mapping[str, Any]]) -> tuple[Listener, ...]:
+    """Return the listeners of the first broker, none if all have but one without a name."""
+    text = next(iter(brokers.values()))["listeners"]
+    return parse_listeners(text, DEFAULT_HOST) if text else ()
 
 
 def _without(broker_id: int, members: Sequence[int], others: Sequence[int], counts: Counter[int]) -> list[int]:

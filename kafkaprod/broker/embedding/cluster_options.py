@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.listeners import following, listeners_text, parse_listeners
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
 _REPLICATION_FACTOR: Final = 3
+_LAST_PORT: Final = 65_535
 CONTROLLERS_OPTIONS: Final = ("delegation.token.", "metadata.log.")
 """How the names of the options begin that the controller has, too."""
 ARGUMENTS: Final = {
@@ -24,7 +27,7 @@ ARGUMENTS: Final = {
     "broker.rack": "racks",
     "broker.session.timeout.ms": "session_timeout_ms",
     "default.replication.factor": "replication_factor",
-    "listeners": "ports",
+    "listeners": "listeners",
     "log.dir": "data_dir",
     "log.dirs": "data_dir",
     "min.insync.replicas": "min_insync_replicas",
@@ -55,6 +58,7 @@ class ClusterOptions:
     replica_lag_ms: int
     seed: int
     ports: Sequence[int]
+    listeners: str | None
     advertised: Sequence[str]
     data_dir: str | os.PathLike[str] | None
     auto_create_topics: bool
@@ -78,6 +82,7 @@ class ClusterOptions:
         given = [port for port in ports if port]
         if len(set(given)) < len(given):
             raise ConfigError(f"ports={ports} has a port twice")
+        self._check_listeners()
         arguments.topics(self.topics or {})
         if self.replication_factor is not None:
             arguments.whole("replication_factor", self.replication_factor, 1)
@@ -98,6 +103,28 @@ class ClusterOptions:
         if found and len(found) != self.brokers:
             raise ConfigError(f"{name} has {len(found)} elements for {self.brokers} brokers")
         return found
+
+    def _check_listeners(self) -> None:
+        if self.listeners is None:
+            return
+        if self.ports:
+            raise ConfigError("ports and listeners exclude each other: write the first broker's ports into listeners")
+        ports = [port for number in range(self.brokers) for port in self._ports_of(number)]
+        if len(set(ports)) < len(ports) or max(ports, default=0) > _LAST_PORT:
+            raise ConfigError(
+                f"listeners={self.listeners!r}: the ports of {self.brokers} brokers, which follow those of the first "
+                f"one, meet or end above {_LAST_PORT}; leave room between them, or write 0 for free ones"
+            )
+
+    def _ports_of(self, number: int) -> list[int]:
+        listeners = parse_listeners(arguments.text("listeners", self.listeners), DEFAULT_HOST)
+        return [each.port for each in following(listeners, number) if each.port]
+
+    def _listeners_of(self, number: int) -> str:
+        """Return the listeners of a broker, by its id."""
+        if self.listeners is None:
+            return ""
+        return listeners_text(following(parse_listeners(self.listeners, DEFAULT_HOST), number - 1))
 
     @property
     def factor(self) -> int:
@@ -145,6 +172,7 @@ class ClusterOptions:
                     "data_dir": os.path.join(data_dir, f"broker-{number}"),
                     "journal": os.path.join(directory, f"synced-{number}"),
                     "port": self.ports[number - 1] if self.ports else 0,
+                    "listeners": self._listeners_of(number),
                     "advertised": self.advertised[number - 1] if self.advertised else "",
                     "node_id": number,
                     "cluster_id": cluster_id,

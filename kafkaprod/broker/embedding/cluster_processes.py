@@ -44,8 +44,11 @@ class ClusterProcess:
         self._command("kill")
 
     def start(self) -> None:
-        """Start the process again, on the same port with the same data; return when it listens."""
-        self._command("start")
+        """Start the process again, on the same ports with the same data; return when it listens."""
+        self.note_start(self._command("start"))
+
+    def note_start(self, answer: Mapping[str, Any]) -> None:
+        """Take what the process has answered when it listened."""
 
     def restart(self) -> None:
         """Stop, and start again."""
@@ -77,8 +80,8 @@ class ClusterProcess:
         """Send the process a command and return its answer (`cluster_child`)."""
         return self._host.ask({"command": "tell", "name": self._name, "what": dict(what)})
 
-    def _command(self, command: str) -> None:
-        self._host.ask({"command": command, "name": self._name})
+    def _command(self, command: str) -> dict[str, Any]:
+        return self._host.ask({"command": command, "name": self._name})
 
 
 class ClusterBroker(ClusterProcess):
@@ -87,7 +90,7 @@ class ClusterBroker(ClusterProcess):
     Attributes:
         id: Its id, from 1.
         rack: Where it is.
-        port: Where clients reach it; the same after each start.
+        listeners: Name of a listener -> its address, "127.0.0.1:40001" say; the same after each start.
         faults: Scripts what it does wrong, as `EmbeddedBroker.faults`; empty after each start.
     """
 
@@ -97,11 +100,20 @@ class ClusterBroker(ClusterProcess):
         self._journal = journal
         self.id = broker_id
         self.rack = rack
-        self.port = 0
+        self.listeners: dict[str, str] = {}
         self.faults: FaultScript = RemoteFaults(self.tell)
 
     def __repr__(self) -> str:
         return f"<ClusterBroker {self.id} port={self.port}>"
+
+    def note_start(self, answer: Mapping[str, Any]) -> None:
+        """Take over where it listens."""
+        self.listeners = dict(answer["listeners"])
+
+    @property
+    def port(self) -> int:
+        """Where clients reach it; the same after each start. Of several listeners the first one's; 0 before a start."""
+        return int(next(iter(self.listeners.values()), ":0").rpartition(":")[2])
 
     def power_cut(self, seed: int = 0) -> int:
         """Kill the broker and take away what it had not synced, all or a part; return the bytes lost.
@@ -120,14 +132,14 @@ class ClusterBroker(ClusterProcess):
 
     @property
     def address(self) -> str:
-        """The address for clients, host and port.
+        """The address for clients, host and port; of several listeners the first one's.
 
         Raises:
             IllegalStateError: The cluster does not run.
         """
         if not self._host.is_running:
             raise IllegalStateError("the embedded cluster does not run: its addresses are known while it does")
-        return f"127.0.0.1:{self.port}"
+        return next(iter(self.listeners.values()))
 
 
 def ask_controller(controller: ClusterProcess, command: Mapping[str, Any], ignores: Sequence[ErrorCode] = ()) -> None:

@@ -48,12 +48,22 @@ class ClusterState:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, as clients take them.
+        """The addresses of all brokers, as clients take them; of several listeners the first ones'.
 
         Raises:
             IllegalStateError: The cluster does not run.
         """
         return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The addresses of all brokers by the name of the listener, as clients take them.
+
+        Raises:
+            IllegalStateError: The cluster does not run.
+        """
+        names = list(self.brokers[0].listeners) if self.bootstrap_servers else []
+        return {name: ",".join(broker.listeners[name] for broker in self.brokers) for name in names}
 
     @property
     def broker_ids(self) -> Sequence[int]:

@@ -2,10 +2,10 @@
 
 One thread waits for a command of the test, or the end of a child. It talks to the test in JSON lines on stdin and
 stdout, to each child over a socket pair. A child that ends is reaped at once and, unless the test wants
-sessions to decide, reported to the controller. Each broker's port stays bound here, without listening, so that it is
-refused while the broker is down and no other process takes it; elsewhere than on Linux the broker could not bind it
-then, and it is only chosen here. The host ends with its stdin, its children with it. If that was the end of the test's
-process, and no command to close, the host removes the temporary directory.
+sessions to decide, reported to the controller. Each broker's ports stay bound here, without listening, so that they are
+refused while the broker is down and no other process takes them; elsewhere than on Linux the broker could not bind them
+then, and they are only chosen here. The host ends with its stdin, its children with it. If that was the end of the
+test's process, and no command to close, the host removes the temporary directory.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
@@ -30,7 +31,7 @@ from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker
 from kafkaprod.broker.embedding.commands import Command, CommandError, Handler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.embedding.patience import Patience
-from kafkaprod.broker.listeners import bind_error
+from kafkaprod.broker.listeners import bind_error, listeners_text, parse_listeners
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.broker.server.calm_log import keep_calm
 
@@ -75,7 +76,7 @@ class ProcessHost:
         """
         self._options = options
         self._children: dict[str, _Child] = {}
-        self._reserved: dict[str, socket.socket] = {}
+        self._reserved: dict[str, list[socket.socket]] = {}
         self._links: Command = {
             "command": "links",
             "cuts": [],
@@ -96,26 +97,34 @@ class ProcessHost:
         signal.set_wakeup_fd(self._wake_sender.fileno())
 
     @property
-    def ports(self) -> dict[str, int]:
-        """The port of each broker."""
-        return {name: broker["port"] for name, broker in self._options["brokers"].items()}
+    def addresses(self) -> dict[str, Command]:
+        """The options of each broker that say where it listens, with the ports that were chosen."""
+        return {name: _address_of(broker) for name, broker in self._options["brokers"].items()}
 
     def _reserve(self, name: str, broker: Command) -> None:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        address = broker.get("host", DEFAULT_HOST), broker["port"]
+        listeners = parse_listeners(broker["listeners"] or f"PLAINTEXT://:{broker['port']}", DEFAULT_HOST)
+        bound = []
+        self._reserved[name] = []
         try:
-            sock.bind(address)
-        except OSError as error:
+            for listener in listeners:
+                sock = _bound_socket(listener.host, listener.port)
+                self._reserved[name].append(sock)
+                bound.append(listener._replace(port=sock.getsockname()[1]))
+        except OSError:
+            self._release(name)
+            raise
+        broker["port"] = bound[0].port
+        if broker["listeners"]:
+            broker["listeners"] = listeners_text(bound)
+
+    def _release(self, name: str) -> None:
+        for sock in self._reserved.pop(name, []):
             sock.close()
-            raise bind_error(*address, error, "use other ports, or none for free ones") from error
-        self._reserved[name] = sock
-        broker["port"] = sock.getsockname()[1]
 
     def _release_ports(self) -> None:
         """Outside Linux the broker could not bind a port that this process holds: release them once all are chosen."""
-        while self._reserved and not _KEEPS_PORTS:
-            self._reserved.popitem()[1].close()
+        for name in [] if _KEEPS_PORTS else list(self._reserved):
+            self._release(name)
 
     def serve(self, lines: JsonLines) -> None:
         """Obey the test until its lines end."""
@@ -211,15 +220,14 @@ class ProcessHost:
         self._reserve(command["name"], options)
         self._release_ports()
         self._options["brokers"][command["name"]] = options
-        return {"port": options["port"]}
+        return _address_of(options)
 
     def _remove(self, command: Command) -> None:
         name = command["name"]
         if name in self._children:
             raise CommandError(f"process {name} still runs")
         del self._options["brokers"][name]
-        if name in self._reserved:
-            self._reserved.pop(name).close()
+        self._release(name)
 
     def _end(self, _: Command) -> None:
         self._is_done = True
@@ -275,7 +283,7 @@ class ProcessHost:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for child in self._children.values():
             child.sock.close()
-        for sock in (*self._reserved.values(), self._wake_receiver, self._wake_sender):
+        for sock in (*chain.from_iterable(self._reserved.values()), self._wake_receiver, self._wake_sender):
             sock.close()
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -344,6 +352,21 @@ class ProcessHost:
         return answer
 
 
+def _address_of(broker: Command) -> Command:
+    return {"port": broker["port"], "listeners": broker["listeners"]}
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise bind_error(host, port, error, "use other ports, or none for free ones") from error
+    return sock
+
+
 def main() -> int:
     """Run a host with the options from stdin; return the exit code."""
     logging.basicConfig(level=logging.WARNING, format="embedded cluster: %(process)d %(levelname)s %(message)s")
@@ -365,7 +388,7 @@ def main() -> int:
     prepare_to_fork()
     gc.collect()
     gc.freeze()
-    lines.reply(number, {"ports": host.ports})
+    lines.reply(number, {"addresses": host.addresses})
     try:
         host.serve(lines)
     finally:

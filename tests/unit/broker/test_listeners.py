@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.listeners import Endpoint, Listener, parse_advertised, parse_listeners
+from kafkaprod.broker.listeners import (
+    Endpoint,
+    Listener,
+    following,
+    listeners_text,
+    parse_advertised,
+    parse_listeners,
+)
 from kafkaprod.errors import ConfigError
 
 
@@ -27,6 +34,14 @@ def test_several_listeners_of_a_protocol_have_names() -> None:
     assert [config.advertised_as(listener, 5) for listener in listeners[:2]] == [
         *(Endpoint("127.0.0.1", 5), Endpoint("proxy.example", 39091)),
     ]
+
+
+def test_the_ports_of_a_clusters_brokers_follow_those_of_the_first() -> None:
+    first = parse_listeners("PLAINTEXT://:9092,OUTER:SSL://[::1]:19092,SASL_SSL://:0", "127.0.0.1")
+    assert listeners_text(following(first, 0)) == (
+        "PLAINTEXT://127.0.0.1:9092,OUTER:SSL://[::1]:19092,SASL_SSL://127.0.0.1:0"
+    )
+    assert [each.port for each in following(first, 2)] == [9094, 19094, 0]
 
 
 @pytest.mark.parametrize(

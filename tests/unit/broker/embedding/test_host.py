@@ -23,6 +23,7 @@ from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork
 from kafkaprod.broker.embedding.commands import answer_to
+from kafkaprod.broker.listeners import AddressError, parse_listeners
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
 from kafkaprod.protocol import schema
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
@@ -100,17 +101,31 @@ def in_process(options: dict[str, Any]) -> Iterator[host.ProcessHost]:
 
 def test_where_a_bound_port_cannot_be_bound_again_brokers_bind_theirs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_KEEPS_PORTS", False)
-    brokers = {str(number): {"port": 0} for number in range(1, 30)}
+    brokers = {str(number): {"port": 0, "listeners": ""} for number in range(1, 30)}
+    added = {"command": "add", "name": "30", "options": {"port": 0, "listeners": "PLAINTEXT://:0,O:PLAINTEXT://:0"}}
     with in_process({"brokers": brokers}) as chosen:
-        for port in chosen.ports.values():
+        for address in chosen.addresses.values():
             with socket.socket() as other:
-                other.bind(("127.0.0.1", port))
-        assert len(set(chosen.ports.values())) == len(brokers)
-        assert "port" in answer_to({"command": "add", "name": "30", "options": {"port": 0}}, chosen.handlers)
-        with socket.socket() as other:
-            other.bind(("127.0.0.1", chosen.ports["30"]))
+                other.bind(("127.0.0.1", address["port"]))
+        assert len({address["port"] for address in chosen.addresses.values()}) == len(brokers)
+        listeners = parse_listeners(answer_to(added, chosen.handlers)["listeners"], "")
+        assert [(each.name, each.host) for each in listeners] == [("PLAINTEXT", "127.0.0.1"), ("O", "127.0.0.1")]
+        assert chosen.addresses["30"]["port"] == listeners[0].port
+        for listener in listeners:
+            with socket.socket() as other:
+                other.bind(("127.0.0.1", listener.port))
         assert answer_to({"command": "remove", "name": "30"}, chosen.handlers) == {}
-        assert "30" not in chosen.ports
+        assert "30" not in chosen.addresses
+
+
+def test_a_port_in_use_is_named_and_the_others_are_released() -> None:
+    with in_process({"brokers": {}}) as one, socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        text = f"PLAINTEXT://:0,OUTER:PLAINTEXT://:{used.getsockname()[1]}"
+        with pytest.raises(AddressError, match="in use"):
+            one._add({"name": "1", "options": {"port": 0, "listeners": text}})
+        assert one._reserved == {}
 
 
 def test_a_process_that_ends_before_it_could_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,77 @@
+"""Arguments of the commands that run brokers: TLS, logins, Kafka's options."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkaprod.errors import ConfigError
+
+_OPTION_HELP = (
+    "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments to a parser."""
+    add = parser.add_argument
+    add("--tls-cert", metavar="FILE", help="listen with TLS: certificate chain (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
+    add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
+    add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
+    add("-o", "--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
+
+
+def kafka_options(options: argparse.Namespace) -> dict[str, str]:
+    """Return the options of Kafka's brokers.
+
+    Raises:
+        ConfigError: One is not NAME=VALUE.
+    """
+    return dict(map(_parse_option, options.option))
+
+
+def tls_files(options: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return certificate, key and perhaps the authority of clients; None without TLS.
+
+    Raises:
+        ConfigError: One of the first two is missing.
+    """
+    if options.tls_cert is None and options.tls_key is None and options.tls_client_ca is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise ConfigError("TLS needs both --tls-cert and --tls-key")
+    authority = () if options.tls_client_ca is None else (options.tls_client_ca,)
+    return (options.tls_cert, options.tls_key, *authority)
+
+
+def users(options: argparse.Namespace) -> dict[str, str]:
+    """Return user names and passwords; none if clients need not log in.
+
+    Raises:
+        ConfigError: The file has a line that is no user, or none that is one.
+        OSError: The file cannot be read.
+    """
+    return {} if options.sasl_users is None else _read_users(options.sasl_users)
+
+
+def _parse_option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--option {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _read_users(path: str) -> dict[str, str]:
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        user, colon, password = line.partition(":")
+        if not user or not colon or not password:
+            raise ConfigError(f"line {number} of {path} is not USER:PASSWORD")
+        found[user] = password
+    if not found:
+        raise ConfigError(f"{path} names no user")
+    return found
