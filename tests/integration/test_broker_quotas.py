@@ -9,13 +9,6 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
-from kafkaprod.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityData,
-    EntryData,
-    OpData,
-)
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaprod.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,24 +17,16 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceData,
 )
 from tests.support.broker.fixtures_log import make_batch
+from tests.support.broker.quotas import set_quota
 from tests.support.net.raw_client import RawClient
 
 TOPIC = "orders"
-CLIENT_ID = "raw client"  # of RawClient
 
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(topics={TOPIC: 1}) as running:
         yield running
-
-
-def set_quota(broker: EmbeddedBroker, key: str, value: float, client_id: str) -> None:
-    entity = [EntityData(entity_type="client-id", entity_name=client_id)]
-    entry = EntryData(entity=entity, ops=[OpData(key=key, value=value, remove=not value)])
-    with RawClient(broker.bootstrap_servers) as client:
-        answer = client.call(AlterClientQuotasRequest(entries=[entry]), AlterClientQuotasResponse, 1)
-    assert [result.error_code for result in answer.entries] == [0]
 
 
 def produce_request(size: int, acks: int = 1) -> ProduceRequest:
@@ -51,7 +36,7 @@ def produce_request(size: int, acks: int = 1) -> ProduceRequest:
 
 def test_a_connection_above_the_quota_is_answered_and_then_not_read(broker: EmbeddedBroker) -> None:
     """Others of the same client are read, and share the rate."""
-    set_quota(broker, "producer_byte_rate", 10_000.0, CLIENT_ID)
+    set_quota(broker.bootstrap_servers, "producer_byte_rate", 10_000.0)
     with RawClient(broker.bootstrap_servers) as client, RawClient(broker.bootstrap_servers) as other:
         began_s = time.monotonic()
         first = client.call(produce_request(103_000), ProduceResponse, 9)
@@ -60,12 +45,12 @@ def test_a_connection_above_the_quota_is_answered_and_then_not_read(broker: Embe
         client.call(MetadataRequest(topics=[]), MetadataResponse, 9)
         assert time.monotonic() - began_s >= first.throttle_time_ms / 1000
         assert other.call(produce_request(50_000), ProduceResponse, 9).throttle_time_ms > 0
-        set_quota(broker, "producer_byte_rate", 0.0, CLIENT_ID)
+        set_quota(broker.bootstrap_servers, "producer_byte_rate", 0.0)
         assert client.call(produce_request(10_000), ProduceResponse, 9).throttle_time_ms == 0
 
 
 def test_a_connection_without_answers_waits_as_well(broker: EmbeddedBroker) -> None:
-    set_quota(broker, "producer_byte_rate", 10_000.0, CLIENT_ID)
+    set_quota(broker.bootstrap_servers, "producer_byte_rate", 10_000.0)
     with RawClient(broker.bootstrap_servers) as client:
         began_s = time.monotonic()
         client.send(produce_request(102_500, acks=0), 9)
@@ -74,7 +59,7 @@ def test_a_connection_without_answers_waits_as_well(broker: EmbeddedBroker) -> N
 
 
 def test_a_producer_counts_what_it_waits_for_and_loses_nothing(broker: EmbeddedBroker) -> None:
-    set_quota(broker, "producer_byte_rate", 20_000.0, "slow")
+    set_quota(broker.bootstrap_servers, "producer_byte_rate", 20_000.0, "slow")
     with Producer(bootstrap_servers=broker.bootstrap_servers, client_id="slow", batch_size=16_384) as producer:
         for _ in range(21):
             producer.send(TOPIC, b"x" * 9_990)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,7 +17,7 @@ from tests.kafka.proxy import FaultProxy
 from tests.support.net.certificates import Authority
 
 TIMEOUT_S = 30.0
-LOGIN = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ann", "sasl_password": "secret"}
+LOGIN: dict[str, Any] = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ann", "sasl_password": "secret"}
 LISTENERS = "PLAINTEXT://:0,SSL://:0,SASL_PLAINTEXT://:0,SASL_SSL://:0"
 
 
@@ -46,7 +47,7 @@ def addresses_of(cluster: EmbeddedCluster, listener: str) -> set[str]:
 def test_clients_of_each_protocol_reach_all_brokers(
     cluster: EmbeddedCluster, authority: Authority, listener: str
 ) -> None:
-    options: dict[str, str] = {"security_protocol": listener}
+    options: dict[str, Any] = {"security_protocol": listener}
     if listener.endswith("SSL"):
         options["ssl_cafile"] = str(authority.cafile)
     if listener.startswith("SASL"):
