@@ -35,6 +35,7 @@ class Limits:
     Attributes:
         max_connections: max.connections; see `server.admission` for who has to go when all places are taken.
         max_connections_per_ip: max.connections.per.ip; further ones from one address are closed at once.
+        max_connections_per_s: max.connection.creation.rate; see `server.connection_rates`.
         max_request_bytes: socket.request.max.bytes; a larger frame closes the connection before it is read.
         max_other_request_bytes: The same for all requests but Produce: what is made of one takes several times as much.
         max_queued_bytes: queued.max.request.bytes; what all connections together may hold of requests that are not
@@ -48,6 +49,7 @@ class Limits:
 
     max_connections: int = 1_000
     max_connections_per_ip: int = INT32_MAX
+    max_connections_per_s: int = INT32_MAX
     max_request_bytes: int = 100 * 1024 * 1024
     max_other_request_bytes: int = 8 * 1024 * 1024
     max_queued_bytes: int = 200 * 1024 * 1024

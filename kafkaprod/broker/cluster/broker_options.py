@@ -131,6 +131,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "log.retention.hours": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_HOUR_MS),
     "log.retention.minutes": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_MINUTE_MS),
     "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),
+    "max.connection.creation.rate": _of("limits", "max_connections_per_s", int32(1), is_dynamic=True),
     "max.connections": _of("limits", "max_connections", int32(1), is_dynamic=True),
     "max.connections.per.ip": _of("limits", "max_connections_per_ip", int32(1), is_dynamic=True),
     "metadata.log.max.record.bytes.between.snapshots": _of("", "metadata_snapshot_bytes", int64(1)),

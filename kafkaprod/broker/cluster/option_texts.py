@@ -88,6 +88,7 @@ _BROKER_TEXTS: Final = {
     "log.retention.hours": "log.retention.ms in hours; the smaller unit counts more.",
     "log.retention.minutes": "log.retention.ms in minutes; the smaller unit counts more.",
     "log.roll.hours": "log.roll.ms in hours; the smaller unit counts more.",
+    "max.connection.creation.rate": "The most new connections a second; further ones wait.",
     "max.connections": "The most connections at a time.",
     "max.connections.per.ip": "The most connections from one address at a time.",
     "metadata.log.max.record.bytes.between.snapshots": "How much the metadata log grows between snapshots.",

@@ -11,6 +11,7 @@ An entity is one or two parts, type -> name, None for the default of the type: {
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -25,11 +26,12 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
 PRODUCER_BYTES, CONSUMER_BYTES = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_PERCENTAGE, MUTATIONS = "request_percentage", "controller_mutation_rate"
+CONNECTIONS = "connection_creation_rate"
 
 _ABSENT: Final = ""  # no name is empty
 
 _CLIENT_KEYS: Final = frozenset({PRODUCER_BYTES, CONSUMER_BYTES, REQUEST_PERCENTAGE, MUTATIONS})
-_IP_KEYS: Final = frozenset({"connection_creation_rate"})
+_IP_KEYS: Final = frozenset({CONNECTIONS})
 _FRACTIONAL_KEYS: Final = frozenset({REQUEST_PERCENTAGE, MUTATIONS})
 
 
@@ -61,17 +63,21 @@ class Found(NamedTuple):
 
 
 class QuotaTable:
-    """The quotas of clients, as they are looked up for each request. A value.
+    """The quotas of clients, as they are looked up for each request, and of addresses. A value.
 
     Attributes:
-        keys: The keys that anyone has a quota of.
+        keys: The keys that any client has a quota of.
     """
 
     def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
         """Take entries of the settings over."""
         self._values: dict[tuple[str, str | None, str | None], float] = {}
+        self._of_addresses: dict[str | None, float] = {}
         for entry in entries:
             entity = entry["entity"]
+            if IP in entity:
+                self._of_addresses |= {_address(entity[IP]): value for value in entry["values"].values()}
+                continue
             for key, value in entry["values"].items():
                 self._values[key, entity.get(USER, _ABSENT), entity.get(CLIENT_ID, _ABSENT)] = value
         self.keys = frozenset(key for key, _, _ in self._values)
@@ -90,6 +96,12 @@ class QuotaTable:
             if (value := self._values.get((key, _ABSENT, client))) is not None:
                 return Found(value, ("client id", client_id, ""))
         return None
+
+    def of_address(self, host: str) -> float | None:
+        """Return how many connections a second may come from an address, None for any number."""
+        if not self._of_addresses:
+            return None
+        return self._of_addresses.get(_address(host), self._of_addresses.get(None))
 
 
 class Quotas:
@@ -146,6 +158,8 @@ class Quotas:
             _check_type(entity_type)
             if name == "":
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"The name of the {entity_type} is empty.")
+            if entity_type == IP and name is not None and not _is_address(name):
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"{name} is not an IP address.")
         for change in changes:
             _check_change(change, _IP_KEYS if IP in entity else _CLIENT_KEYS)
 
@@ -173,6 +187,19 @@ def _matches(entity: Entity, wanted: Filter) -> bool:
     if wanted.entity_type not in entity:
         return False
     return wanted.match_type == ANY or entity[wanted.entity_type] == wanted.name
+
+
+def _address(name: str | None) -> str | None:
+    """Return an address in the one form that sockets have, any other text as it is."""
+    return None if name is None else ipaddress.ip_address(name).compressed if _is_address(name) else name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_type(entity_type: str) -> None:

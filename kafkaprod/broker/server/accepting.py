@@ -1,7 +1,7 @@
 """The sockets that listen, and what becomes of the connections they accept: a session, or a refusal. The event loop
 owns it.
 
-    poller -> Acceptors.accept -> admission: is there a place? -> Session -> Loop.begin
+    poller -> Acceptors.accept -> rates: too many a second? -> admission: is there a place? -> Session -> Loop.begin
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.calls.login import Login
@@ -19,6 +20,7 @@ from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, bind_error
 from kafkaprod.broker.server.admission import Admission
+from kafkaprod.broker.server.connection_rates import ConnectionRates
 from kafkaprod.broker.server.session import Session
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import READABLE, Poller
@@ -99,6 +101,8 @@ class Acceptors:
         self._peer_acceptor: Acceptor | None = None
         self._broker = broker
         self._admission = admission
+        self._rates = ConnectionRates(lambda: broker.quotas.table, lambda: broker.config.limits.max_connections_per_s)
+        self._held: set[socket.socket] = set()  # above a quota: they are closed after a time
         self._versions = versions
         self._poller = poller
         self._clock = clock
@@ -119,6 +123,8 @@ class Acceptors:
     def close(self) -> None:
         """Listen no more."""
         close_acceptors(self._acceptors)
+        for sock in self._held:
+            sock.close()
         if self._peer_acceptor is not None:
             self._peer_acceptor.sock.close()
 
@@ -131,19 +137,44 @@ class Acceptors:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._pause(acceptor, error)
+                    logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
+                    self._pause(acceptor, _ACCEPT_PAUSE_MS)
                     return
                 continue  # the client gave up before we came
             if acceptor.is_peer:
                 self._open_session(acceptor, sock, _PEER_HOST)
-            elif not _is_prepared(sock) or not self._has_place(address[0]):
+            elif self.are_clients_cut or not _is_prepared(sock):
                 sock.close()
+            elif pause_ms := self._rates.pause_ms(self._clock.now_ms()):
+                self._held.add(sock)
+                self._pause(acceptor, pause_ms, partial(self._resume, acceptor, sock, address[0]))
+                return
             else:
-                self._open_session(acceptor, sock, address[0])
+                self._admit(acceptor, sock, address[0])
+
+    def _resume(self, acceptor: Acceptor, sock: socket.socket, host: str) -> None:
+        """Take the connection that had to wait."""
+        self._held.discard(sock)
+        self._admit(acceptor, sock, host)
+
+    def _admit(self, acceptor: Acceptor, sock: socket.socket, host: str) -> None:
+        """Open a session, or refuse the connection; one above its address's quota is held until it is closed."""
+        hold_ms = self._rates.hold_ms(host, self._clock.now_ms())
+        if hold_ms and len(self._held) < self._broker.config.limits.max_connections:
+            self._held.add(sock)
+            self._loop.call_after(hold_ms, lambda: self._let_go(sock))
+        elif hold_ms or not self._has_place(host):
+            sock.close()
+        else:
+            self._open_session(acceptor, sock, host)
+
+    def _let_go(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
 
     def _has_place(self, host: str) -> bool:
         """Whether a client gets a place, maybe that of another one, which is closed."""
-        if self.are_clients_cut:
+        if self.are_clients_cut:  # since the connection came
             return False
         verdict = self._admission.check(host, self._clock.now_ms())
         if verdict.victim is not None:
@@ -159,10 +190,15 @@ class Acceptors:
             logger.warning("%d connections refused by %s, the last one from %s", self._refused_count, limit, host)
             self._warned_ms, self._refused_count = now_ms, 0
 
-    def _pause(self, acceptor: Acceptor, error: OSError) -> None:
-        logger.error("no connection can be accepted for %d ms: %s", _ACCEPT_PAUSE_MS, error)
+    def _pause(self, acceptor: Acceptor, pause_ms: int, then: Callable[[], None] = lambda: None) -> None:
+        """Accept nothing for a while, then continue."""
+
+        def resume() -> None:
+            self._poller.register(acceptor.sock, READABLE, acceptor)
+            then()
+
         self._poller.unregister(acceptor.sock)
-        self._loop.call_after(_ACCEPT_PAUSE_MS, lambda: self._poller.register(acceptor.sock, READABLE, acceptor))
+        self._loop.call_after(pause_ms, resume)
 
     def _open_session(self, acceptor: Acceptor, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
