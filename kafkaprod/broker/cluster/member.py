@@ -156,7 +156,9 @@ class ClusterMember:
         """Return when `pump` has something to do."""
         if self.manager.is_behind:
             return self._clock.now_ms()
-        deadlines = [self.lifecycle.next_deadline_ms(), self._ticks_at_ms]
+        deadlines = [self.lifecycle.next_deadline_ms()]
+        if self.manager.needs_tick:
+            deadlines.append(self._ticks_at_ms)
         deadlines += [deadline for deadline, _, _ in self._awaited]
         possible = [fetcher.next_deadline_ms() for fetcher in self.manager.fetchers.values()]
         possible += [link.next_deadline_ms() for link in self._links.values()]

@@ -17,7 +17,8 @@ from kafkaprod.broker.metadata.log import NO_EPOCH, MetadataBatch, MetadataLog, 
 from kafkaprod.protocol.error_codes import ErrorCode
 
 MAX_SLICE_RECORDS: Final = 10_000
-KEEP_ALIVE_MS: Final = 500
+KEEP_ALIVE_MS: Final = 2_000
+"""Between slices without records. Nothing depends on them: what was lost is sent again, and brokers beat."""
 RETRY_MS: Final = 100
 TIMEOUT_MS: Final = 2000
 

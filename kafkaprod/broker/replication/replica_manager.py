@@ -148,6 +148,11 @@ class ReplicaManager:
             return FetchAnswer({}, error=session)
         return FetchAnswer(self.sessions.collect(session), session.session_id)
 
+    @property
+    def needs_tick(self) -> bool:
+        """Whether time alone may demand something: see `tick`."""
+        return bool(self._failed or self.sessions.awake)
+
     def tick(self, now_ms: int) -> None:
         """Propose what time alone demands: ISRs without slow followers, recovery that is done.
 

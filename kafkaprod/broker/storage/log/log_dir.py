@@ -86,7 +86,7 @@ class LogDir:
         self.identity = identity
         self.was_clean = False
         self._directory_lock: LogFile | None = lock
-        self.environment = environment
+        self.environment = environment._replace(unsynced=set())
         self._disk = environment.disk
         self._defaults = defaults
         self._lock = threading.RLock()
@@ -299,9 +299,7 @@ class LogDir:
         if policy.name == "never" or now_ms - self._last_flush_ms < (policy.interval_ms or 0):
             return
         self._last_flush_ms = now_ms
-        for log in self.partitions.values():
-            if log.fence_reason is None and log.recovery_point < log.log_end_offset:
-                log.try_flush()
+        _flush_unsynced(self.environment.unsynced, self._logs)
 
     def apply_retention(self) -> int:
         """Delete old segments of all partitions; return how many. A disk error leaves them for the next call."""
@@ -408,6 +406,7 @@ class LogDir:
         )
         self._logs[key] = log
         self._partition_counts[key.topic] += 1
+        self.environment.unsynced.add(key)  # of a crash, perhaps
         return log
 
     def _load_topic_id(self, key: TopicPartition, saved_ids: Mapping[str, uuid.UUID]) -> None:
@@ -419,6 +418,15 @@ class LogDir:
             topic_id = self._topic_ids.get(key.topic) or saved_ids.get(key.topic) or uuid.uuid4()
             replace_file_durably(self._disk, path, encode_partition_metadata(topic_id))
         self._topic_ids.setdefault(key.topic, topic_id)
+
+
+def _flush_unsynced(unsynced: set[TopicPartition], logs: Mapping[TopicPartition, PartitionLog]) -> None:
+    """Sync the logs of the partitions that were appended to."""
+    for key in list(unsynced):
+        unsynced.discard(key)  # before the look at its end: an append from here on adds it again
+        log = logs.get(key)
+        if log is not None and log.fence_reason is None and log.recovery_point < log.log_end_offset:
+            log.try_flush()
 
 
 def _close_logs(logs: Sequence[PartitionLog]) -> list[bool]:

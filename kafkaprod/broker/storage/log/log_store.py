@@ -47,16 +47,23 @@ from kafkaprod.broker.storage.recovery.recovery import (
     recover,
 )
 from kafkaprod.clock import Clock
+from kafkaprod.structs import TopicPartition
 
 
 class LogEnvironment(NamedTuple):
-    """What all logs of a broker share; disk and health are those of the log directory, if there are several."""
+    """What all logs of a broker share; disk, health and partitions are those of the log directory.
+
+    Attributes:
+        unsynced: The partitions that were appended to since `LogDir.flush_due` looked at them. Whoever appends adds the
+            partition behind the append, and whoever syncs takes it out before it looks for what there is to sync.
+    """
 
     disk: Disk
     clock: Clock
     policy: FlushPolicy
     handles: OpenHandles
     health: DirectoryHealth = ALWAYS_USABLE
+    unsynced: set[TopicPartition] = set()  # noqa: RUF012  # each log directory has its own
 
 
 class LogStore:

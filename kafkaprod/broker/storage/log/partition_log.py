@@ -346,6 +346,7 @@ class PartitionLog(ReadableLog):
                     self._commits.advance(self._store.segments.active.base_offset)
                 if not self._environment.policy.syncs_before_ack:
                     self._maybe_advance_watermark()
+                self._environment.unsynced.add(self.topic_partition)
 
     def _maybe_advance_watermark(self) -> None:
         if self.watermark.rule is WatermarkRule.SOLE_REPLICA:

@@ -287,8 +287,10 @@ def test_a_tick_looks_at_no_quiet_partition_however_many_there_are(monkeypatch: 
         for follower in (2, 3):
             cluster.ask(follower, 10, *cluster.keys)
         assert len(cluster.tick(20)) == count
+        assert not cluster.node.manager.needs_tick
         assert cluster.tick(30) == []
         cluster.append(cluster.keys[0])
+        assert cluster.node.manager.needs_tick
         for now_ms in (40, 50):
             assert cluster.tick(now_ms) == [cluster.keys[0]]
         for follower in (2, 3):

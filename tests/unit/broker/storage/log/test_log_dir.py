@@ -19,8 +19,9 @@ from kafkaprod.broker.storage.log.directory_files import (
     RECOVERY_POINTS,
     parse_directory_name,
 )
-from kafkaprod.broker.storage.log.group_commit import each, interval
+from kafkaprod.broker.storage.log.group_commit import each, interval, never
 from kafkaprod.broker.storage.log.log_dir import CLEAN_SHUTDOWN, KnownTopics, LogDir, open_log_dir
+from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.recovery.checkpoints import parse_offsets, parse_partition_metadata, parse_properties_file
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.structs import TopicPartition
@@ -230,6 +231,41 @@ def test_interval_policy_syncs_when_due(tmp_path: Path) -> None:
     clock.advance(200)
     directory.flush_due()
     assert len(disk.names("fdatasync")) == syncs  # nothing new to sync
+
+
+def test_only_partitions_with_appends_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    recovery_point = PartitionLog.recovery_point.fget  # type: ignore[attr-defined]
+
+    def look(log: PartitionLog) -> int:
+        looks.append(log.topic_partition)
+        return int(recovery_point(log))
+
+    monkeypatch.setattr(PartitionLog, "recovery_point", property(look))
+    clock = ManualClock(wall_ms=NOW_MS)
+    directory = open_log_dir(str(tmp_path / "data"), make_environment(FaultyDisk(), interval(200), clock))
+    logs = [directory.create(TopicPartition("many", index), TOPIC_ID) for index in range(20)]
+    for expected in (20, 0):  # what was just opened may have something of a crash
+        clock.advance(200)
+        directory.flush_due()
+        assert len(looks) == expected
+        looks.clear()
+    logs[7].append(make_batch(), 0)
+    clock.advance(200)
+    directory.flush_due()
+    assert looks == [TopicPartition("many", 7)]
+    assert logs[7].recovery_point == 1
+
+
+def test_what_a_crash_left_unsynced_is_synced(tmp_path: Path) -> None:
+    crashed = open_log_dir(str(tmp_path / "data"), make_environment(FaultyDisk(), never()))
+    crashed.create(ORDERS, TOPIC_ID).append(make_batch(), 0)
+    del crashed
+    clock = ManualClock(wall_ms=NOW_MS)
+    again = open_log_dir(str(tmp_path / "data"), make_environment(FaultyDisk(), interval(200), clock))
+    clock.advance(200)
+    again.flush_due()
+    assert again.partitions[ORDERS].recovery_point == again.partitions[ORDERS].log_end_offset == 1
 
 
 def test_one_failing_partition_does_not_keep_others_from_their_sync(tmp_path: Path) -> None:
