@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,13 +32,21 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import REQUESTS
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.schema import Request, Response, Struct
-from tests.support.broker.naming_requests import MARKS, MOST_COMBINATIONS, SECRET, requests
-from tests.support.broker.rights_world import ACL_OPTIONS, ALICE, BOB, PASSWORDS, ROOT, Door, RightsWorld
+from tests.support.broker.naming_requests import HMAC_MARKS, MARKS, MOST_COMBINATIONS, SECRET, requests
+from tests.support.broker.rights_world import ACL_OPTIONS, ALICE, BOB, PASSWORDS, ROOT, TOKEN, Door, RightsWorld
 
 APIS: Final = sorted(set(HANDLERS) - PEER_APIS - LOGIN_APIS - METRICS_APIS - {ApiKey.API_VERSIONS})
 USERS: Final = (BOB, ALICE)
+TOKEN_APIS: Final = frozenset(
+    (
+        *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN),
+        *(ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),
+    )
+)
+"""What is also sent by Alice logged in with a token."""
 MOST_SHOWN: Final = 1_500
 """Characters of an example."""
+_SHOWN_S: Final = 5.0
 EXPLAINED: Final[Mapping[str, str]] = {
     "refused by both: ": "nothing is done and nothing shown; only which of two faults is named differs",
     "ALTER_CONFIGS: silent": "Apache Kafka leaves a request that names a resource twice without an answer",
@@ -48,6 +57,8 @@ _RIGHTS: Final = frozenset(
     (
         *(ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED),
         *(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        *(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH),
+        ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
     )
 )
 
@@ -109,7 +120,7 @@ def check(counts: Counts) -> None:
 
 
 def _doors(addresses: Sequence[str]) -> dict[str, Door]:
-    return {user: Door(addresses) for user in PASSWORDS}
+    return {user: Door(addresses) for user in (*PASSWORDS, TOKEN)}
 
 
 @contextmanager
@@ -140,15 +151,18 @@ def apache_kafka() -> Iterator[RightsWorld]:
 
     overrides: dict[str, str | int] = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",  # at the inner listener
+        "super.users": f"User:ANONYMOUS;User:{ROOT}",  # the first one at the inner listener
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            + " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+            + ";"
+        ),
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.num.partitions": 1,
     }
     with KafkaCluster(1, listeners=("SASL_PLAINTEXT",), overrides=overrides) as cluster:
-        doors = {user: Door([cluster.bootstrap("SASL_PLAINTEXT")]) for user in USERS}
-        doors[ROOT] = Door([cluster.direct_bootstrap()], has_login=False)
-        world = RightsWorld(doors, has_secrets=True)
+        world = RightsWorld(_doors([cluster.bootstrap("SASL_PLAINTEXT")]), has_secrets=True)
         yield world
         world.close()
 
@@ -163,7 +177,7 @@ def beside_twin(make: Any, nodes: int, apis: Sequence[ApiKey], most: int) -> Cou
         for api in apis:
             low, high = REQUESTS[api].versions
             for version in range(low, min(high, HANDLERS[api].MAX_VERSION) + 1):
-                for user in USERS:
+                for user in users_of(api):
                     _send_to_twins(counts, (there, twin), api, version, user, nodes, most)
     return counts
 
@@ -180,7 +194,9 @@ def _send_to_twins(
         answers = [world.answer(user, node, request, version) for world in worlds]
         counts.count(answers[0])
         plain = [world.plain(answer, version) for world, answer in zip(worlds, answers, strict=True)]
-        if MARKS[SECRET] in bytes(request.encode(version)):  # whoever has the id may learn that it exists, as in Kafka
+        encoded = bytes(request.encode(version))
+        if MARKS[SECRET] in encoded or HMAC_MARKS[SECRET] in encoded:
+            # Whoever has the id or the HMAC may learn that it exists, as in Kafka.
             is_different = SECRET in str(plain[0]).replace(f"id of {SECRET}", "") and SECRET not in str(request)
         else:
             is_different = plain[0] != plain[1]
@@ -189,11 +205,19 @@ def _send_to_twins(
         if _CHANGING & {api} and user == ALICE:
             for world in worlds:
                 world.restore()
+        if api is ApiKey.EXPIRE_DELEGATION_TOKEN:
+            for world in worlds:
+                world.tokens.restore()
     if there.secrets() != before:
         counts.changed.append(f"{api.name} {version} {user}: {before} became {there.secrets()}")
 
 
 _CHANGING: Final = {ApiKey.DELETE_TOPICS, ApiKey.CREATE_TOPICS, ApiKey.DELETE_GROUPS}
+
+
+def users_of(api: ApiKey) -> tuple[str, ...]:
+    """Return who sends requests of an API."""
+    return (*USERS, TOKEN) if api in TOKEN_APIS else USERS
 
 
 def _marked_id(name: str) -> Any:
@@ -216,7 +240,7 @@ def beside_kafka(apis: Sequence[ApiKey], most: int) -> Counts:
             low, high = REQUESTS[api].versions
             lowest, highest = announced.get(api, (1, 0))
             for version in range(max(low, lowest), min(high, highest, HANDLERS[api].MAX_VERSION) + 1):
-                for user in USERS:
+                for user in users_of(api):
                     _send_to_both(counts, kafka, own, api, version, user, most)
     return counts
 
@@ -233,6 +257,8 @@ def _send_to_both(
     worlds = (kafka, own)
     for world in worlds:
         world.restore()
+    if api in TOKEN_APIS:
+        _await_tokens(kafka, own)
     before = [world.secrets() for world in worlds]
     for request in requests(api, version, _marked_id(SECRET), most):
         answers = [world.answer(user, 0, request, version) for world in worlds]
@@ -242,9 +268,19 @@ def _send_to_both(
         if _CHANGING & {api} and user == ALICE:
             for world in worlds:
                 world.restore()
+        if api is ApiKey.EXPIRE_DELEGATION_TOKEN:
+            for world in worlds:
+                world.tokens.restore()
     for name, world, former in zip(("Kafka", "own"), worlds, before, strict=True):
         if (now := world.secrets()) != former:
             counts.changed.append(f"{name}: {api.name} {version} {user}: {former} became {now}")
+
+
+def _await_tokens(kafka: RightsWorld, own: RightsWorld) -> None:
+    """Wait until Apache Kafka shows the tokens that it has made; more than 5 s are a difference."""
+    ends_s = time.monotonic() + _SHOWN_S
+    while kafka.tokens.count() < own.tokens.count() and time.monotonic() < ends_s:
+        time.sleep(0.02)
 
 
 def differences(
@@ -268,7 +304,7 @@ def differences(
         if name.endswith(":operations"):
             if theirs and ours:
                 yield f"{api.name}: operations {_codes(theirs)} and {_codes(ours)}"
-        elif _RIGHTS & (theirs | ours):
+        elif _RIGHTS & (theirs | ours) or api is ApiKey.DESCRIBE_DELEGATION_TOKEN:
             is_refused_by_both = 0 not in theirs | ours
             yield f"{'refused by both: ' if is_refused_by_both else ''}{api.name}: {_codes(theirs)} and {_codes(ours)}"
 
@@ -289,7 +325,7 @@ _CODES: Final = {int(code): code.name for code in ErrorCode}
 _NAMES: Final = frozenset(
     (
         *("name", "topic", "topic_name", "group_id", "group", "key", "transactional_id", "resource_name"),
-        *("topic_id", "user", "entity_name", "member_id"),
+        *("topic_id", "user", "entity_name", "member_id", "principal_name"),
     )
 )
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import pytest
 
 from kafkaprod.protocol.api_keys import ApiKey
-from tests.campaigns.rights import beside_kafka, check
+from tests.campaigns.rights import TOKEN_APIS, beside_kafka, check
 
 BESIDE_KAFKA = [
     *(ApiKey.METADATA, ApiKey.DELETE_TOPICS, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_CONFIGS, ApiKey.FIND_COORDINATOR),
     *(ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.ADD_PARTITIONS_TO_TXN),
+    *sorted(TOKEN_APIS),
 ]
 
 

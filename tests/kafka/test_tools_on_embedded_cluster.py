@@ -28,6 +28,7 @@ from tests.kafka.runtime import read_metadata, run_java
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
 TIMEOUT_S = 120.0
@@ -98,6 +99,21 @@ def test_replicas_are_moved(tool: Tool, cluster: EmbeddedCluster, tmp_path: Path
     verified = tool(REASSIGN, "--reassignment-json-file", str(file), "--verify")
     assert "Reassignment of partition moving-0 is completed." in verified
     assert set(cluster.replicas("moving", 0)) == {2, 3}
+
+
+def test_a_broker_is_forgotten(kafka_tools: str, cluster: EmbeddedCluster) -> None:
+    def unregister(broker_id: int) -> str:
+        words = ["unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", str(broker_id)]
+        return run_java(kafka_tools, CLUSTER, words, timeout_s=TIMEOUT_S)
+
+    cluster.broker(3).stop()
+    try:
+        assert unregister(3).strip() == "Broker 3 is no longer registered."
+        with pytest.raises(RuntimeError, match="Broker ID 9 is not currently registered"):
+            unregister(9)
+    finally:
+        cluster.broker(3).start()
+        cluster.wait_until_in_sync()
 
 
 def test_the_files_are_kafkas(kafka_tools: str, cluster: EmbeddedCluster) -> None:

@@ -21,9 +21,7 @@ from kafkaprod.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkaprod.security.scram import ScramMechanism
+from tests.support.net.logins import log_in_by_scram
 from tests.support.net.raw_client import RawClient
 
 KEY = "the key of all tokens"
@@ -41,15 +39,8 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def logged_in(address: str, user: str, password: str, *, is_token: bool = False) -> tuple[RawClient, int]:
     """Return a client, and the error code of its login."""
-    client, scram = RawClient(address), ScramMechanism("SCRAM-SHA-256", user, password, delegation_token=is_token)
-    client.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), SaslHandshakeResponse, 1)
-    message: bytes | None = scram.first()
-    while message is not None:
-        answer = client.call(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, 2)
-        if answer.error_code:
-            return client, answer.error_code
-        message = scram.step(bytes(answer.auth_bytes))
-    return client, ErrorCode.NONE
+    client = RawClient(address)
+    return client, log_in_by_scram(client, user, password, is_token=is_token)
 
 
 def described(client: RawClient) -> DescribeDelegationTokenResponse:

@@ -23,6 +23,9 @@ MINE, SECRET, FRESH = "mine", "secret", "fresh"
 STRANGE_ID: Final = uuid.UUID(int=77)
 MARKS: Final = {MINE: b"\xdd" * 16, SECRET: b"\xee" * 16}
 """In encoded requests and answers in place of the ids of topics, which differ from broker to broker."""
+HMAC_MARKS: Final = {MINE: b"\xdb" * 64, SECRET: b"\xeb" * 64}
+"""The same for the HMACs of delegation tokens."""
+STRANGE_HMAC: Final = b"\x77" * 64
 MOST_COMBINATIONS: Final = 120
 _TIMES = {
     "max_wait_ms",
@@ -84,7 +87,7 @@ def _fields(struct_class: type[Struct], version: int) -> Iterator[tuple[str, Fie
 
 def _naming_fields(struct_class: type[Struct], version: int) -> Iterator[tuple[str, str]]:
     for name, kind in _fields(struct_class, version):
-        if isinstance(kind, ScalarType) and kind_of(kind) in ("string", "uuid"):
+        if isinstance(kind, ScalarType) and (kind_of(kind) in ("string", "uuid") or name == "hmac"):
             yield name, kind_of(kind) + ("?" if kind.is_nullable(version) else "")
 
 
@@ -97,6 +100,10 @@ def _kind_numbers(struct_class: type[Struct], version: int) -> Sequence[int]:
 def _values(name: str, kind: str, secret_id: uuid.UUID) -> list[Any]:
     if kind.startswith("uuid"):
         return [None, secret_id, uuid.UUID(bytes=MARKS[MINE]), STRANGE_ID]
+    if name == "hmac":
+        return [HMAC_MARKS[SECRET], b"", HMAC_MARKS[MINE], STRANGE_HMAC]
+    if name.endswith("principal_type"):
+        return ["User"]
     is_resource = any(word in name for word in ("name", "topic", "group", "id", "user", "entity", "pattern"))
     if not is_resource or name in ("member_id", "client_id", "rack_id", "group_instance_id", "protocol_name"):
         return [""]
@@ -124,7 +131,7 @@ def _build(struct_class: type[Struct], version: int, given: dict[str, Any], kind
             return MINE if is_first_of_two and value == SECRET else value
         if kind_of(kind) == "uuid":
             return given.get(name)
-        return make_batch() if kind_of(kind) == "records" else b""
+        return make_batch() if kind_of(kind) == "records" else given.get(name, b"")
 
     def number_of(name: str, kind: FixedType) -> Any:
         if kind.format == "?":

@@ -23,6 +23,7 @@ from kafkaprod.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kafkaprod.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kafkaprod.protocol.messages.describe_delegation_token import DescribedDelegationToken
 from kafkaprod.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -47,12 +48,19 @@ from kafkaprod.protocol.schema import Request, Response, Struct
 from tests.support.broker.broker_requests import produce_request
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.broker.naming_requests import MARKS, MINE, PRODUCER_MARK, SECRET
+from tests.support.broker.rights_tokens import RightsTokens
 from tests.support.net.raw_client import RawClient
 
 ALICE, BOB, ROOT = "alice", "bob", "root"
 """Who may use what is `MINE`, who has no right at all, who may do everything."""
+TOKEN: Final = "alice by token"
+"""Alice, logged in with a delegation token."""
 PASSWORDS: Final = {ALICE: "alice-secret", BOB: "bob-secret", ROOT: "root-secret"}
-ACL_OPTIONS: Final[Mapping[str, str | bool]] = {"super.users": f"User:{ROOT}", "allow.everyone.if.no.acl.found": False}
+ACL_OPTIONS: Final[Mapping[str, str | bool]] = {
+    "super.users": f"User:{ROOT}",
+    "allow.everyone.if.no.acl.found": False,
+    "delegation.token.secret.key": "of all tokens",
+}
 PATIENCE_S: Final = 20.0
 SILENCE_S: Final = 5.0
 """How long an answer to a request of Alice or Bob is waited for."""
@@ -61,6 +69,8 @@ _UNSTABLE: Final = frozenset(
     (
         *("port", "host", "cluster_id", "member_id", "session_id", "throttle_time_ms", "error_message", "records"),
         "producer_id",  # in a cluster each broker has a block of its own
+        *("token_id", "hmac", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"),
+        *("issue_timestamp", "expiry_timestamp", "max_timestamp"),
     )
 )
 """Fields that differ though all is the same."""
@@ -80,7 +90,10 @@ class RightsWorld:
 
     Attributes:
         ids: The ids of the topics that it made.
+        tokens: Its delegation tokens.
     """
+
+    tokens: RightsTokens
 
     def __init__(self, doors: dict[str, Door], *, has_secrets: bool, wait: Callable[[], object] = lambda: None) -> None:
         """Make topics, groups, transactional ids and ACLs.
@@ -100,12 +113,15 @@ class RightsWorld:
             self.ask(FindCoordinatorRequest(key=MINE, key_type=key_type), FindCoordinatorResponse, 2)
         self.restore()
         for resource_type in (acls.TOPIC, acls.GROUP, acls.TRANSACTIONAL_ID):
-            self._allow(resource_type)
+            self._allow(resource_type, MINE, acls.ALL)
+        for operation in (acls.CREATE_TOKENS, acls.DESCRIBE_TOKENS):
+            self._allow(acls.USER, f"User:{MINE}", operation)
         for name in (MINE, SECRET) if has_secrets else (MINE, "another"):  # as many producer ids with and without
             self._begin_transactions(name)
         if has_secrets:  # what is Alice's has to do with what is not
             self.commit(MINE, SECRET)
         self._wait()
+        self.tokens = RightsTokens(self, (ALICE, BOB, ROOT), has_secrets=has_secrets, wait=wait)
 
     def close(self) -> None:
         """Close all connections."""
@@ -146,6 +162,7 @@ class RightsWorld:
         for name, mark in MARKS.items():
             if name in self.ids:
                 frame = frame.replace(mark, self.ids[name].bytes)
+        frame = self.tokens.fill(frame)
         frame = frame.replace(PRODUCER_MARK.to_bytes(8, "big"), self._producer_ids[MINE].to_bytes(8, "big"))
         try:
             client = self._client(user, node)
@@ -184,7 +201,10 @@ class RightsWorld:
         entries = self.ask(everything, DescribeAclsResponse, 3).resources
         described = self.ask(MetadataRequest(topics=None), MetadataResponse, 12).topics
         ids = {topic.name: topic.topic_id for topic in described if not topic.is_internal and topic.name != MINE}
-        return offsets, str(self._offsets(SECRET)), str(transaction), sorted(map(str, entries)), ids
+        return (
+            *(offsets, str(self._offsets(SECRET)), str(transaction), sorted(map(str, entries)), ids),
+            self.tokens.secrets(),
+        )
 
     def ask(self, request: Request, response_class: type[ResponseT], version: int) -> ResponseT:
         """Ask as root, each broker until one knows better than that another is the one."""
@@ -202,6 +222,12 @@ class RightsWorld:
 
         self._until_done(has_answer)
         return answers[0]
+
+    def call(self, user: str, request: Request, response_class: type[ResponseT], version: int) -> ResponseT:
+        """Ask the first broker as a user."""
+        client = self._client(user, 0)
+        client.socket.settimeout(PATIENCE_S)
+        return client.call(request, response_class, version)
 
     def commit(self, group: str, topic: str) -> None:
         """Commit an offset of the topic's only partition."""
@@ -235,14 +261,14 @@ class RightsWorld:
 
         self._until_done(has_begun)
 
-    def _allow(self, resource_type: int) -> None:
+    def _allow(self, resource_type: int, name: str, operation: int) -> None:
         entry = AclCreation(
             resource_type=resource_type,
-            resource_name=MINE,
+            resource_name=name,
             resource_pattern_type=acls.LITERAL,
             principal=f"User:{ALICE}",
             host="*",
-            operation=acls.ALL,
+            operation=operation,
             permission_type=acls.ALLOW,
         )
         answer = self.ask(CreateAclsRequest(creations=[entry]), CreateAclsResponse, 3)
@@ -259,7 +285,9 @@ class RightsWorld:
         if client is None:
             door = self._doors[user]
             client = RawClient(door.addresses[node], patience_s=PATIENCE_S)
-            if door.has_login:
+            if user == TOKEN:
+                self.tokens.log_in(client)
+            elif door.has_login:
                 log_in(client, user)
             self._clients[user, node] = client
         return client
@@ -299,7 +327,9 @@ def _plain(value: Any, version: int, names: dict[uuid.UUID, str]) -> Any:
             if item.is_in(version)
         }
     if isinstance(value, list):
-        return [_plain(element, version, names) for element in value]
+        elements = [_plain(element, version, names) for element in value]
+        # Tokens come in the order of their ids, which are random.
+        return sorted(elements, key=str) if value and isinstance(value[0], DescribedDelegationToken) else elements
     if isinstance(value, uuid.UUID):
         return f"id of {names[value]}" if value in names else str(value)
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
