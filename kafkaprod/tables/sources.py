@@ -120,6 +120,10 @@ def _reader(data: Any) -> Any:
         return data.to_reader()
     if kind == "LazyFrame" and hasattr(data, "collect_batches"):
         return data.collect_batches(maintain_order=True)
+    if library == "daft" and hasattr(data, "to_arrow_iter"):  # its Arrow stream would hold all rows
+        return data.to_arrow_iter()
+    if library == "ray" and hasattr(data, "iter_batches"):
+        return iter(data.iter_batches(batch_size=None, batch_format="pyarrow"))  # block after block
     return data
 
 
@@ -128,9 +132,9 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
 
     Args:
         data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
-            dataset or scanner of pyarrow or a LazyFrame of polars, which are read batch after batch; a mapping of names
-            to NumPy arrays or lists of equal length; a NumPy structured array; a list of dicts, each a row; an iterator
-            of dicts or of any of these but mappings of columns.
+            dataset or scanner of pyarrow, a LazyFrame of polars, a frame of daft or a dataset of ray, which are read
+            batch after batch; a mapping of names to NumPy arrays or lists of equal length; a NumPy structured array; a
+            list of dicts, each a row; an iterator of dicts or of any of these but mappings of columns.
 
     Raises:
         InvalidRecordError: It is something else, or cannot be converted to Arrow.

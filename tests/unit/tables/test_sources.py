@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -99,3 +99,30 @@ def test_whole_and_sliced_arrays_are_read(array: Any) -> None:
     batches = read_batches(pa.table({"v": array, "w": array}))
     rows = [row for batch in batches for row in batch.to_pylist([0, 1], 0, batch.row_count)]
     assert rows == [{"v": value, "w": value} for value in array.to_pylist()]
+
+
+def test_blocks_of_ray_and_batches_of_daft_are_read_one_after_another() -> None:
+    """Their Arrow streams would hold every row; the packages themselves run in tests/foreign/frameworks.py."""
+    given: list[dict[str, Any]] = []
+    read = 0
+
+    def parts(_: object, **options: Any) -> Iterator[Any]:
+        nonlocal read
+        given.append(options)
+        for number in range(3):
+            read += 1
+            yield pa.table({"v": [f"{number}"]})
+
+    class Frames:
+        def __arrow_c_stream__(self, schema: object = None) -> object:
+            raise AssertionError("it would hold every row")
+
+    ray = type("Dataset", (Frames,), {"__module__": "ray.data.dataset", "iter_batches": parts})
+    daft = type("DataFrame", (Frames,), {"__module__": "daft.dataframe.dataframe", "to_arrow_iter": parts})
+    for kind in (ray, daft):
+        read = 0
+        batches = read_batches(kind())
+        assert next(batches).to_pylist([0], 0, 1) == [{"v": "0"}]
+        assert read == 1
+        assert [batch.to_pylist([0], 0, 1) for batch in batches] == [[{"v": "1"}], [{"v": "2"}]]
+    assert given == [{"batch_size": None, "batch_format": "pyarrow"}, {}]
