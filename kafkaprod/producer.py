@@ -168,8 +168,8 @@ class Producer(Hosted, RecordSender):
         Args:
             topic: Its name; with `topic_column` the topic of rows that have null there, or None.
             data: An Arrow table, batch, reader or array of any library (pyarrow, polars, duckdb, pandas), a mapping of
-                names to NumPy arrays or lists, a NumPy structured array, a list of dicts; or in parts: a pyarrow
-                dataset, a LazyFrame, an iterator. Buffers are kept until their rows are copied into batches.
+                names to NumPy arrays or lists, a NumPy structured array, a list of dicts; or in parts: a pyarrow or Ray
+                dataset, a LazyFrame, a Daft frame, an iterator. Buffers are kept until their rows are in batches.
             value: Name of a string or binary column; "json" or JsonRows() for whole rows as JSON; AvroRows() for rows
                 as Avro; bytes for every row; None: null. A table with a column "json" needs JsonRows() or Named().
             key: Name of a string or binary column, bytes for every row, or None: no keys.

@@ -3,6 +3,7 @@
 Each framework gets a virtual environment of its own, from the package registry, with this tree on its path. Its
 program runs twice against an embedded broker: without the lines that install kafkaprod, and as the page has it. Prints
 what arrived, what differs, and where a program failed; exit status 0 if nothing differs. Without a NAME: all of them.
+A program that has no client but kafkaprod is compared with the records that it must send.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from tests.pages.documentation import ROOT, blocks
@@ -24,7 +25,10 @@ from tests.pages.documentation import ROOT, blocks
 PAGE = ROOT / "docs" / "frameworks.md"
 OURS = ("numpy", "lz4", "zstandard", "crc32c")  # what kafkaprod needs
 PATIENCE_S = 240.0
-_INSTALLATION = "from kafkaprod.compat import install\n\ninstall("
+_INSTALLATION = "from kafkaprod.compat import install\n"
+_ORDERS = Counter(
+    {(b"customer-%d" % (n % 10), b'{"customer":"customer-%d","id":%d}' % (n % 10, n)): 1 for n in range(1000)}
+)
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,14 @@ class Framework:
         packages: For pip.
         ids_differ: Whether each run has ids of its own in its records, so that only their number is compared.
         arguments: Of the program's command line.
+        expected: (key, value) of what must arrive, where there is no run to compare with; None: anything.
     """
 
     marker: str
     packages: tuple[str, ...]
     ids_differ: bool = False
     arguments: tuple[str, ...] = ()
+    expected: Counter[tuple[bytes, bytes]] | None = None
 
 
 FRAMEWORKS: Mapping[str, Framework] = {
@@ -54,6 +60,18 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "kombu": Framework("from kombu import Connection", ("kombu[confluentkafka]==5.7.0",), True),
     "arroyo": Framework("from arroyo.types import Topic", ("sentry-arroyo==2.48.0",)),
     "kstreams": Framework("import kstreams", ("kstreams==0.34.6",)),
+    "bytewax": Framework("from bytewax.dataflow import Dataflow", ("bytewax[kafka]==0.21.1",)),
+    "airflow": Framework(
+        "from airflow.providers.apache.kafka.operators.produce import ProduceToTopicOperator",
+        ("apache-airflow==3.3.2", "apache-airflow-providers-apache-kafka==2.1.0"),
+    ),
+    "locust": Framework(
+        "from locust_plugins.users.kafka import KafkaUser", ("locust==2.47.0", "locust-plugins[kafka]==5.0.3")
+    ),
+    "ray": Framework("from ray.data import from_items", ("ray[data]==2.60.0", "confluent-kafka")),
+    "ray-table": Framework("import ray.data", ("ray[data]==2.60.0",), expected=_ORDERS),
+    "daft": Framework("import daft", ("daft==0.7.26", "pyarrow"), expected=_ORDERS),
+    "dlt": Framework("import dlt", ("dlt[parquet]==1.31.0",), expected=_ORDERS),
     "opentelemetry": Framework(
         "from opentelemetry.sdk.trace import TracerProvider",
         ("opentelemetry-instrumentation-confluent-kafka==0.66b1", "opentelemetry-sdk", "confluent-kafka"),
@@ -65,17 +83,31 @@ FRAMEWORKS: Mapping[str, Framework] = {
 }
 
 
+class Arrived(NamedTuple):
+    """A record in a topic.
+
+    Attributes:
+        partition: None if the record has no key: it may then be in any one.
+    """
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 @dataclass
 class Run:
     """What a run of a program came to.
 
     Attributes:
         error: The end of what it printed, if it failed.
-        records: (topic, key, value, names of headers) of what arrived, with how often.
+        records: Of what arrived, with how often.
     """
 
     error: str
-    records: Counter[tuple[str, bytes | None, bytes | None, tuple[str, ...]]]
+    records: Counter[Arrived]
 
 
 def program_of(framework: Framework) -> str:
@@ -88,9 +120,9 @@ def program_of(framework: Framework) -> str:
 
 def original_of(program: str) -> str | None:
     """Return a program without kafkaprod in place of a client; None: it is not made for one."""
-    if not program.startswith(_INSTALLATION):
+    if _INSTALLATION not in program:
         return None
-    return program.removeprefix(_INSTALLATION).partition("\n")[2]
+    return "".join(line for line in program.splitlines(keepends=True) if "install" not in line)
 
 
 def environment_of(name: str, framework: Framework, directory: Path) -> Path:
@@ -128,16 +160,31 @@ def run(python: Path, program: str, arguments: tuple[str, ...]) -> Run:
             error = f"no end within {PATIENCE_S} s\n{str(late.stdout or '')[-3000:]}"
         found = [(topic, record) for topic in topics for record in broker.records(topic)]
     records = Counter(
-        (topic, record.key, record.value, tuple(name for name, _ in record.headers)) for topic, record in found
+        Arrived(
+            topic,
+            None if record.key is None else record.partition,
+            record.key,
+            record.value,
+            tuple((name, value) for name, value in record.headers),
+        )
+        for topic, record in found
     )
     return Run(error, records)
 
 
-def differences(framework: Framework, before: Run, after: Run) -> list[str]:
-    """Return what differs between two runs, in words."""
-    counts: list[Counter[Any]] = [Counter(one.records) for one in (before, after)]
-    if framework.ids_differ:
-        counts = [Counter((topic, headers) for topic, _, _, headers in one.elements()) for one in counts]
+def differences(framework: Framework, before: Run | None, after: Run) -> list[str]:
+    """Return what differs between two runs, or from what must arrive, in words."""
+    counts: list[Counter[Any]]
+    if before is None:
+        found = Counter((each.key, each.value) for each in after.records.elements())
+        counts = [found if framework.expected is None else framework.expected, found]
+    elif framework.ids_differ:
+        counts = [
+            Counter((each.topic, tuple(name for name, _ in each.headers)) for each in one.records.elements())
+            for one in (before, after)
+        ]
+    else:
+        counts = [before.records, after.records]
     return [
         f"{count} {what}: {record}"
         for what, rest in (("missing", counts[0] - counts[1]), ("too many", counts[1] - counts[0]))
@@ -154,7 +201,7 @@ def examine(name: str, directory: Path) -> bool:
     before = None if original is None else run(python, original, framework.arguments)
     after = run(python, program, framework.arguments)
     failed = [each for each in (before, after) if each is not None and each.error]
-    different = [] if before is None else differences(framework, before, after)
+    different = differences(framework, before, after)
     count = "-" if before is None else str(before.records.total())
     outcome = "failed" if failed else f"{len(different)} differ" if different else "the same"
     print(f"{name} ({', '.join(framework.packages)}): {count} records without, {after.records.total()} with: {outcome}")
