@@ -11,7 +11,7 @@ from benchmarks.compare.figures import Spread
 _BAR_WIDTH, _FIGURE_WIDTH = 420, 60
 _ROW_HEIGHT, _LABEL_HEIGHT, _BAR_HEIGHT, _MARGIN = 40, 20, 12, 32
 # Readable on a light and on a dark page.
-_OURS, _THEIRS, _TEXT = "#2f81f7", "#8b949e", "#768390"
+_OURS, _THEIRS, _TEXT = "#2f81f7", "#8b949e", "#717b86"
 
 
 def chart(bars: Sequence[tuple[str, Spread, bool]], title: str) -> str:
