@@ -6,10 +6,15 @@ import importlib.util
 import inspect
 import os
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.transforms import SphinxTransform
 
 from kafkaprod import __version__
 
@@ -40,7 +45,12 @@ autodoc_mock_imports = [
 suppress_warnings = ["ref.python"]  # names of attributes that several classes have
 napoleon_use_ivar = True  # what a class documents as Attributes is not listed again as members
 
+search_words: dict[str, dict[str, list[str]]] = tomllib.loads(
+    Path(__file__).with_name("search.toml").read_text("utf-8")
+)
+
 _SHORT_SECTION = re.compile(r"(Returns|Raises|Yields): (\S.*)")
+_PAGE = re.compile(r"\bdocs/([\w-]+)\.md\b")  # a page, as docstrings name it
 _SIGNATURE = re.compile(r"[\w.]+\(.*\).*")  # of a compiled method, before its text
 _SECTIONS = {"Args:", "Attributes:", "Raises:", "Returns:", "Yields:"}
 
@@ -49,7 +59,7 @@ def _to_sections(app: object, what: str, name: str, thing: object, options: obje
     """Rewrite what docstrings here write shorter than napoleon reads: `Returns: text` in a line, indented examples."""
     rewritten: list[str] = []
     in_section = False
-    for number, line in enumerate(lines):
+    for number, line in enumerate(_PAGE.sub(r":doc:`\1`", line) for line in lines):
         indent = len(line) - len(line.lstrip())
         if match := _SHORT_SECTION.fullmatch(line):
             rewritten += [f"{match[1]}:", f"    {match[2]}"]
@@ -102,8 +112,26 @@ def _describe(app: object, page: str, template: str, context: dict[str, Any], do
     )
 
 
+class _Words(SphinxTransform):
+    """Makes what people search for entries of the index, which lead to their headings."""
+
+    default_priority = 400  # before the index of the page is taken
+
+    def apply(self, **_: Any) -> None:
+        """Put the entries into the sections. Raises ExtensionError: a heading is not there."""
+        words = dict(self.config.search_words.get(self.env.docname, {}))
+        for section in list(self.document.findall(nodes.section)):
+            place = section["ids"][0]
+            entries = [("single", word, place, "main", None) for word in words.pop(section[0].astext(), ())]
+            section.insert(1, addnodes.index(entries=entries))
+        if words:
+            raise ExtensionError(f"search.toml has words for headings that {self.env.docname}.md lacks: {set(words)}")
+
+
 def setup(app: Sphinx) -> None:
     """Connect before napoleon, and after it."""
+    app.add_config_value("search_words", {}, "env")  # what changes it makes all pages again
+    app.add_transform(_Words)
     app.connect("autodoc-process-docstring", _to_sections, priority=400)
     app.connect("autodoc-process-docstring", _with_table, priority=900)
     app.connect("html-page-context", _describe)

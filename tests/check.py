@@ -75,7 +75,8 @@ STATIC_STEPS = [
         ),
     ),
     Step("imports", ("lint-imports", "--no-logo")),
-    Step("docs", (PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "build/docs")),
+    Step("docs", (PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", "build/docs")),
+    Step("search of the docs", (PYTHON, "-m", "tests.pages.search", "build/docs")),
 ]
 UNIT_TESTS = Step("unit tests", (PYTHON, "-m", "pytest", "-q", "tests/unit"))
 RULES = Step("rules and properties", (PYTHON, "-m", "pytest", "-q", *NEAR_TESTS[1:]))
