@@ -28,6 +28,8 @@ from benchmarks.compare.report import (
 )
 from benchmarks.link.table import section, with_section
 from benchmarks.macro import growth
+from benchmarks.macro.frames import Turn as FrameTurn
+from benchmarks.macro.frames import lines_of
 from benchmarks.macro.latency import Percentiles
 from benchmarks.peers.build import PeerUnavailableError
 from benchmarks.peers.run import Peer
@@ -271,3 +273,14 @@ def test_page_of_all_cases_has_the_grid_as_one_table() -> None:
     assert page.count("### Plain, idempotent\n") == 1
     assert all(f"| {case.title.removesuffix(', plain, idempotent')} |" in page for case in GRID[:2])
     assert "- **CPU ns a record**" in page
+
+
+def test_a_frame_has_a_line_for_each_way_and_the_median_of_its_turns() -> None:
+    turns = [
+        FrameTurn("polars DataFrame", way, 1000, seconds, cpu_s, 1.0)
+        for way, seconds, cpu_s in (("send_table", 1, 0.5), ("loop", 4, 5), ("send_table", 2, 1), ("send_table", 1, 2))
+    ]
+    assert lines_of("polars DataFrame", turns) == [
+        "| polars DataFrame | send_table | 1,000 (500-2,000) | 1,000 |  |",
+        "|  | loop | 200 (200-200) | 250 | x5.0 |",
+    ]
