@@ -222,7 +222,7 @@ def _work(
 ) -> int:
     """Load, show the report however it ends, and return the exit code."""
     patience_s: float | None = None
-    if options.engine != "spark" and (options.json or options.report is not None):
+    if _counts_spread(options):
         load.report.spread = Spread()
     try:
         work()
@@ -268,9 +268,17 @@ def _load_on_spark(
     from kafkaprod.cli.load_spark import SparkLoad, load_on_spark, places_of
 
     load.has_sent = True  # tasks will
-    job = SparkLoad(sources, reading, settings, new_sink, dead_letter_file(options), *places_of(file, sources))
-    load.report = load_on_spark(load, file, manifest, job, client, options.master)
-    load.report.manifest = str(file.path)
+    places = places_of(file, sources)
+    counts_spread = _counts_spread(options)
+    job = SparkLoad(sources, reading, settings, new_sink, dead_letter_file(options), *places, counts_spread)
+    try:
+        load_on_spark(load, file, manifest, job, client, options.master)
+    finally:
+        load.report.manifest = str(file.path)
+
+
+def _counts_spread(options: argparse.Namespace) -> bool:
+    return options.json or options.report is not None
 
 
 def _show_resumed(progress: Quiet, what: str, done_at: str | None) -> None:

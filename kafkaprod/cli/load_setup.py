@@ -164,8 +164,6 @@ def check_report(options: argparse.Namespace) -> None:
     """Check --report before hours of work. Raises ConfigError."""
     if options.report is None:
         return
-    if options.engine == "spark":
-        raise ConfigError("--report is for loads of one machine, and --engine is spark")
     directory = os.path.dirname(os.path.abspath(options.report))
     if not os.access(directory, os.W_OK) or os.path.isdir(options.report):
         raise ConfigError(f"--report {options.report} cannot be written: is {directory} a directory of yours?")

@@ -38,6 +38,7 @@ from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.loader.recovery import check_complete
 from kafkaprod.loader.report import LoadReport
 from kafkaprod.loader.source import BINARY_FORMATS, Source
+from kafkaprod.loader.spread import Spread
 from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver
@@ -60,6 +61,7 @@ class SparkLoad:
         dead_letters: Path of the file of bad rows, without the suffix; None: there is none.
         manifests: Path of each input's manifest.
         directory: That relative paths start from.
+        counts_spread: Tasks count how the records are spread.
     """
 
     sources: Sequence[Source]
@@ -69,15 +71,17 @@ class SparkLoad:
     dead_letters: str | None
     manifests: Sequence[str]
     directory: str
+    counts_spread: bool = False
 
 
 def load_on_spark(
     load: Load, file: ManifestFile, manifest: Manifest | None, job: SparkLoad, client: ClusterClient, master: str | None
-) -> LoadReport:
+) -> None:
     """Load everything.
 
     Args:
-        load: The load of all inputs on one machine: makes the manifest that they share, and is not run.
+        load: The load of all inputs on one machine: makes the manifest that they share, and is not run. It gets the
+            report, however the load ends.
         file: The manifest of the whole load.
         manifest: To continue from; None: begin.
         job: What tasks need.
@@ -93,9 +97,10 @@ def load_on_spark(
         check_complete(client, manifest)
         job.options.expected.check_rows(manifest.sent_count + manifest.bad_count, is_end=True)
         _remove([*job.manifests, *parts])  # the last run may have ended just before
-        return LoadReport(
-            job.options.topic, passed_count=manifest.sent_count, bad_in_all=manifest.bad_count, is_complete=True
-        )
+        load.report = _new_report(job)
+        load.report.passed_count, load.report.bad_in_all = manifest.sent_count, manifest.bad_count
+        load.report.is_complete = True
+        return
     # An executor may see the same file under another device.
     sources = [replace(source, inode=None) for source in job.sources]
     whole = replace(job.options, known_files=(*job.options.known_files, *parts))  # of all inputs together
@@ -110,16 +115,23 @@ def load_on_spark(
         for index in missing:
             part = _part(manifest, job.sources[index], sum(counts[:index]), new_producer_id(client))
             ManifestFile(Path(job.manifests[index])).write(part)
-    report = _sum(job, _run(spark, job, _load_source))
+    before = _progress(job)
+    try:
+        answers = _run(spark, job, _load_source)
+    except BaseException:
+        load.report = _reached(job, before)
+        load.report.seconds = time.monotonic() - started_s
+        raise
+    report = load.report = _sum(job, answers)
     if job.dead_letters is not None:
         _join(job.dead_letters, manifest.dead_letter_bytes, parts)
     manifest.sent_count, manifest.bad_count = report.sent_count + report.passed_count, report.bad_in_all
+    report.sent_in_all, report.seconds = manifest.sent_count, time.monotonic() - started_s
     whole.check_end(manifest.sent_count + manifest.bad_count)
     manifest.finish()
     file.write(manifest)
+    report.is_complete = True
     _remove([*job.manifests, *parts])  # not before: whoever resumes joins them again
-    report.seconds = time.monotonic() - started_s
-    return report
 
 
 def places_of(file: ManifestFile, sources: Sequence[Source]) -> tuple[list[str], str]:
@@ -201,14 +213,39 @@ def _run(spark: Any, job: SparkLoad, what: Callable[[SparkLoad, int], Any]) -> l
     return [answers[index] for index in range(count)]
 
 
+def _new_report(job: SparkLoad) -> LoadReport:
+    return LoadReport(job.options.topic, spread=Spread() if job.counts_spread else None)
+
+
+def _progress(job: SparkLoad) -> tuple[int, int, int]:
+    """Return how many records and bytes the manifests of all inputs know to be in the topic, and how many bad rows."""
+    known = [manifest for path in job.manifests if (manifest := ManifestFile(Path(path)).read()) is not None]
+    return sum(m.sent_count for m in known), sum(m.sent_bytes for m in known), sum(m.bad_count for m in known)
+
+
+def _reached(job: SparkLoad, before: tuple[int, int, int]) -> LoadReport:
+    """Return the report of a load that stopped: what its manifests know, which is less than the sizes of records."""
+    sent_count, sent_bytes, bad_count = _progress(job)
+    return LoadReport(
+        job.options.topic,
+        sent_count=sent_count - before[0],
+        sent_bytes=sent_bytes - before[1],
+        passed_count=before[0],
+        bad_in_all=bad_count,
+        sent_in_all=sent_count,
+    )
+
+
 def _sum(job: SparkLoad, answers: list[dict[str, Any]]) -> LoadReport:
-    report = LoadReport(job.options.topic, is_complete=True)
+    report = _new_report(job)
     for answer in answers:
         report.sent_count += answer["records"]
         report.sent_bytes += answer["bytes"]
         report.bad_in_all += answer["bad_rows"]
         report.passed_count += answer["already_there"]
         report.retry_count += answer["retries"]
+        if report.spread is not None:
+            report.spread.add(Spread.from_dict(answer["spread"]))
         for line in answer["shown"]:
             Quiet().show(line)
     return report
@@ -254,11 +291,12 @@ def _load_source(job: SparkLoad, index: int) -> dict[str, Any]:
         sink = job.make_sink(f".{index}", manifest, shown)
         try:
             load = Load([job.sources[index]], job.reading, job.options, client, sink, shown, file, manifest)
+            load.report.spread = spread = Spread()
             load.run()
             report = load.report.to_dict()
         finally:
             sink.close()
-    return {name: report[name] for name in _COUNTED} | {"shown": shown.lines}
+    return {name: report[name] for name in _COUNTED} | {"spread": spread.to_dict(), "shown": shown.lines}
 
 
 class _Shown(Quiet):

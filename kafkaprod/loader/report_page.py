@@ -67,15 +67,21 @@ def page_of(summary: Mapping[str, Any], sources: Sequence[Source], error: str = 
     parts = [
         f"<h1>{_text(title)}</h1><p>{state}</p>",
         _table(counts),
-        "<h2>Records by size</h2><p>Bytes of key, value and headers; of the records of this run.</p>",
-        _bars([(f"less than {int(size):,}", count) for size, count in summary["sizes"].items()]),
-        "<h2>Records by partition</h2>",
-        _bars([(f"partition {number}", count) for number, count in summary["partitions"].items()]),
+        *(_spread(summary) if "sizes" in summary else ()),
         f"<h2>Inputs</h2><p>{len(sources):,}, {_shown_size(sources)}.</p>",
         _table([(each.name, "" if each.size is None else f"{each.size:,}") for each in sources[:MOST_FILES]]),
     ]
     head = f'<meta charset="utf-8"><title>{_text(title)}</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
+
+
+def _spread(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        "<h2>Records by size</h2><p>Bytes of key, value and headers; of the records of this run.</p>",
+        _bars([(f"less than {int(size):,}", count) for size, count in summary["sizes"].items()]),
+        "<h2>Records by partition</h2>",
+        _bars([(f"partition {number}", count) for number, count in summary["partitions"].items()]),
+    )
 
 
 def _shown_size(sources: Sequence[Source]) -> str:

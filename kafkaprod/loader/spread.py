@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,16 @@ class Spread:
         spread = cls()
         spread._partitions = counts
         count_sizes(sizes.data, spread._sizes.data)
+        return spread
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Mapping[str, int]]) -> Spread:
+        """Return the spread that to_dict() wrote."""
+        spread = cls()
+        counts = {int(number): count for number, count in data["partitions"].items()}
+        spread._partitions = np.array([counts[number] for number in range(len(counts))], dtype=np.int64)
+        for size, count in data["sizes"].items():
+            spread._sizes[int(size).bit_length() - 1] = count
         return spread
 
     def add(self, other: Spread) -> None:

@@ -40,7 +40,6 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_load(
     refused = rig.run(*arguments, "--report", str(tmp_path / "no" / "out.html"))
     assert refused.code == 2
     assert "--report" in refused.err
-    assert rig.run(*arguments, "--report", str(tmp_path / "out.html"), "--engine", "spark").code == 2
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text("{}")
     inside = rig.run(str(tmp_path / "in"), "--report", str(tmp_path / "in" / "out.html"))

@@ -60,15 +60,18 @@ def test_load_by_spark_is_the_load_of_one_machine(
 ) -> None:
     reports = {}
     for engine in ("local", "spark"):
-        status = load(files, embedded_broker, f"{topic_name}-{engine}", tmp_path / engine, "--engine", engine, *key)
+        more = ("--engine", engine, "--report", str(tmp_path / f"{engine}.html"), *key)
+        status = load(files, embedded_broker, f"{topic_name}-{engine}", tmp_path / engine, *more)
         assert status == SOME_BAD_ROWS
         reports[engine] = json.loads(capsys.readouterr().out.splitlines()[-1])
     by_spark, alone = (records(embedded_broker, f"{topic_name}-{engine}") for engine in ("spark", "local"))
     assert len(alone) == 2 * ROWS - 3
     assert by_spark == alone
     assert (tmp_path / "spark" / "bad").read_bytes() == (tmp_path / "local" / "bad").read_bytes()
-    for name in ("records", "bytes", "bad_rows", "complete"):
+    for name in ("records", "bytes", "bad_rows", "complete", "partitions", "sizes"):
         assert reports["spark"][name] == reports["local"][name], name
+    assert sum(reports["spark"]["partitions"].values()) == 2 * ROWS - 3
+    assert "Records by size" in (tmp_path / "spark.html").read_text()
     assert [path.name for path in (tmp_path / "spark").iterdir() if ".spark" in path.name] == []
 
 
@@ -112,11 +115,16 @@ def test_failed_load_by_spark_says_why_and_is_resumed(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    more: tuple[str, ...] = ("--engine", "spark", "--key", "name", "--on-error", "stop")
+    page = tmp_path / "out.html"
+    more: tuple[str, ...] = ("--engine", "spark", "--key", "name", "--on-error", "stop", "--report", str(page))
     assert load(files, embedded_broker, topic_name, tmp_path / "state", *more) == 1
-    error = capsys.readouterr().err
-    assert "row " in error
-    assert "--on-error skip" in error
+    found = capsys.readouterr()
+    assert "row " in found.err
+    assert "--on-error skip" in found.err
+    summary = json.loads(found.out.splitlines()[-1])
+    assert 0 < summary["records"] <= len(records(embedded_broker, topic_name))
+    assert summary["complete"] is False
+    assert "stopped. " in page.read_text()
     more = ("--engine", "spark", "--key", "name", "--on-error", "skip", "--resume")
     assert load(files, embedded_broker, topic_name, tmp_path / "state", *more) == SOME_BAD_ROWS
     assert len(records(embedded_broker, topic_name)) == 2 * ROWS - 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,8 +38,9 @@ def test_a_complete_load_is_counted_once_and_starts_no_spark(tmp_path: Path, mon
     checked: list[Manifest] = []
     monkeypatch.setattr(load_spark, "_session", no)
     monkeypatch.setattr(load_spark, "check_complete", lambda client, manifest: checked.append(manifest))
-    report = load_spark.load_on_spark(no, ManifestFile(tmp_path / "m"), manifest, job, no, None)
+    load: Any = SimpleNamespace()
+    load_spark.load_on_spark(load, ManifestFile(tmp_path / "m"), manifest, job, no, None)
     assert checked == [manifest]
-    summary = report.to_dict()
+    summary = load.report.to_dict()
     assert (summary["records"], summary["already_there"], summary["bad_rows"], summary["complete"]) == (0, 7, 2, True)
     assert not Path(left_over[1]).exists()

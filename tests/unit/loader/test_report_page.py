@@ -62,3 +62,9 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
     with pytest.raises(LoadError, match=r"--report .*out.html cannot be written"):
         write_page(str(tmp_path / "no" / "out.html"), report().to_dict(), [])
+
+
+def test_a_load_that_does_not_know_how_its_records_are_spread_has_no_bars() -> None:
+    page = page_of(LoadReport("orders", sent_count=7).to_dict(), [Source("a.csv", "csv")], "a task died")
+    assert "a task died" in page
+    assert "Records by" not in page

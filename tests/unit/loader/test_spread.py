@@ -26,3 +26,10 @@ def test_spreads_of_different_partitions_are_added() -> None:
         "partitions": {"0": 1, "1": 2, "2": 0, "3": 0, "4": 1},
         "sizes": {"2": 2, "8": 2},
     }
+
+
+def test_a_spread_is_what_it_was_after_a_journey() -> None:
+    for each in (spread([], []), spread([0, 1, 5, 1 << 40], [4, 0, 1, 1])):
+        assert Spread.from_dict(each.to_dict()).to_dict() == each.to_dict()
+        (total := Spread()).add(Spread.from_dict(each.to_dict()))
+        assert total.to_dict() == each.to_dict()
