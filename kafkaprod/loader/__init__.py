@@ -21,7 +21,6 @@ readers                chooses the reader of each format
 csv_rows               CSV by RFC 4180
 csv_heads              what is no row in CSV: lines above the column names, comments
 arrow_files            rows of Parquet, Arrow and ORC files
-delta_types            the zone of times in the files of a Delta table
 table_batches          batches of a table's file as blocks, with the columns and types that are wanted
 arrow_casts            casts of columns of tables, for `--column-type`
 avro_files             rows of Avro container files, block by block
@@ -48,6 +47,7 @@ expected               what a script knows of an input, compared before a load i
 opening                opens an input: without compression, as UTF-8, with an end that is proven
 decompression          decompresses an input up to a proven end
 source                 describes one input of a load
+table_columns          columns of files with the names and types that their Delta or Iceberg table has
 encodings              text in other encodings as UTF-8
 pipes                  inputs that can be read only once: stdin, FIFOs, process substitution
 prefix                 compares the first bytes of a pipe with those that an earlier run read

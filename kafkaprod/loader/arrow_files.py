@@ -10,12 +10,12 @@ from kafkaprod.loader.arrow_ends import NotedReads, check_one_arrow_file, check_
 from kafkaprod.loader.arrow_forms import changed_forms
 from kafkaprod.loader.arrow_rows import has_bytes, import_pyarrow, value_type_of
 from kafkaprod.loader.avro_files import avro_schema, read_avro
-from kafkaprod.loader.delta_types import in_utc
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.parquet_footer import check_parquet_footer
 from kafkaprod.loader.rows import RowBlock
 from kafkaprod.loader.source import Source
 from kafkaprod.loader.table_batches import BATCH_ROWS, blocks_of, checked_names, errors_of, readable, seekable
+from kafkaprod.loader.table_columns import in_table, schema_in_table
 from kafkaprod.tables.row_plan import AVRO, RowPlan
 
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
         with errors_of(source):
             check_one_parquet_file(stream, source.name)
             file = _parquet_file(stream, source, plan)
-        names = checked_names(source, plan, file.schema_arrow)
+        names = checked_names(source, plan, _schema_in_table(file.schema_arrow, source))
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
             first += file.metadata.row_group(groups.pop(0)).num_rows
         columns = None if names == file.schema_arrow.names else names
-        batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
-        if source.table_version is not None:
-            batches = in_utc(batches, file)
+        if source.table_columns is None:
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        else:
+            columns = [column.name for column in source.table_columns if column.field.name in names]
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+            batches = in_table(batches, source.table_columns)
         yield from blocks_of(source, plan, readable(source, batches, names), first, row)
 
 
@@ -53,6 +56,10 @@ def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> Any:
     # In ns, pyarrow's default, INT96 has no dates before 1677 and after 2262: other dates came without an error.
     unit = "us" if plan.value == AVRO else "ms"
     return pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
+
+
+def _schema_in_table(schema: pa.Schema, source: Source) -> pa.Schema:
+    return schema if source.table_columns is None else schema_in_table(schema, source.table_columns)
 
 
 def check_columns(source: Source, plan: RowPlan) -> set[str]:
@@ -89,7 +96,7 @@ def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, s
 
     if source.format == "parquet":
         file = _parquet_file(stream, source, plan)
-        return file.schema_arrow, _int96_of(file)
+        return _schema_in_table(file.schema_arrow, source), _int96_of(file)
     if source.format == "orc":
         return _orc_file(stream).schema, set()
     if source.format == "avro":

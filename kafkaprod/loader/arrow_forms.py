@@ -216,6 +216,16 @@ def with_folder_columns(batch: pa.RecordBatch, columns: FolderColumns, plan: Row
     return batch
 
 
+def folder_value(scalar: pa.Scalar) -> Any:
+    """Return what with_folder_columns() writes as a column of the file would be, which has the scalar's type."""
+    from pyarrow import types
+
+    value = scalar.as_py()
+    if value is not None and types.is_float32(scalar.type):
+        return float(str(np.float32(value)))  # the digits of a float, not those of the double next to it
+    return str(value) if getattr(scalar.type, "extension_name", "") == "arrow.uuid" else value
+
+
 def uuid_texts(array: pa.FixedSizeBinaryArray) -> pa.StringArray:
     """Return 16 bytes a value as a UUID is written: `189f9591-975a-4c82-8d8b-1f5fdd00b32c`."""
     import pyarrow as pa

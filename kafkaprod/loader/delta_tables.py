@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.source import FolderColumns
+from kafkaprod.loader.table_columns import TableColumn, match_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,9 @@ def is_delta_table(name: str) -> bool:
     return os.path.isdir(os.path.join(name, LOG))
 
 
-def delta_files(directory: str, version: int | None = None) -> Iterator[tuple[str, FolderColumns, int]]:
+def delta_files(
+    directory: str, version: int | None = None
+) -> Iterator[tuple[str, FolderColumns, tuple[TableColumn, ...] | None, int]]:
     """Yield the files of a version of a Delta table, by name.
 
     Args:
@@ -41,7 +44,8 @@ def delta_files(directory: str, version: int | None = None) -> Iterator[tuple[st
         version: Which; None: the newest.
 
     Yields:
-        The path; the columns of its rows that are not in the file, whose values are Python's; the version.
+        The path; the columns of its rows that are not in the file, whose values are Python's; those that are, or None
+        if the file cannot be read; the version.
 
     Raises:
         LoadRefusedError: A package is missing, there is no such version, or whole files are not the rows of it.
@@ -57,29 +61,36 @@ def delta_files(directory: str, version: int | None = None) -> Iterator[tuple[st
         yield from sorted(_files_of(table, directory), key=lambda file: file[0])
 
 
-def _files_of(table: DeltaTable, directory: str) -> Iterator[tuple[str, FolderColumns, int]]:
+def _files_of(
+    table: DeltaTable, directory: str
+) -> Iterator[tuple[str, FolderColumns, tuple[TableColumn, ...] | None, int]]:
     import pyarrow as pa
+
+    from kafkaprod.loader.arrow_forms import folder_value
 
     files = pa.table(table.get_add_actions())
     partitions: list[str] = list(table.metadata().partition_columns)
     schema = pa.schema(table.schema().to_arrow())
-    names = [name for name in schema.names if name not in partitions]
+    own = pa.schema([field for field in schema if field.name not in partitions])
     for name in partitions:
         if pa.types.is_binary(schema.field(name).type) or pa.types.is_large_binary(schema.field(name).type):
             raise LoadRefusedError(
                 f"{directory} is a Delta table with a binary partition column, {name!r}, which deltalake changes. "
                 "Read it with Spark, and send it with write()"
             )
-    for file in files.select([name for name in ("path", "partition") if name in files.column_names]).to_pylist():
+    for place, file in enumerate(files.select(["path"]).to_pylist()):
         path = _path_of(directory, file["path"])
         if not os.path.exists(path):
             raise LoadRefusedError(
                 f"{directory} is not a whole Delta table: version {table.version()} has {path}, which is not there. "
                 "VACUUM removes files that only earlier versions have"
             )
-        values = {name: file["partition"][name] for name in partitions}
-        missing = dict.fromkeys(_missing_columns(path, names))  # they were added later: null in older files
-        yield path, tuple((values | missing).items()), int(table.version())
+        values = {name: folder_value(files["partition"][place][name]) for name in partitions}
+        columns = _columns_of(path, own)
+        if columns is not None:  # others were added later: null in older files
+            found = {column.name for column in columns}
+            values |= dict.fromkeys(name for name in own.names if name not in found)
+        yield path, tuple(values.items()), columns, int(table.version())
 
 
 @contextlib.contextmanager
@@ -132,13 +143,12 @@ def _path_of(directory: str, name: str) -> str:
     return os.path.join(directory, path)
 
 
-def _missing_columns(path: str, names: list[str]) -> list[str]:
-    """Return the columns of the table that a file does not have. One with others is left to whoever reads it."""
+def _columns_of(path: str, table: pa.Schema) -> tuple[TableColumn, ...] | None:
+    """Return the columns of a file that its table has; None: whoever reads the file says what is wrong."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        schema: pa.Schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError):  # whoever reads the file says what is wrong
-        return []
-    return [name for name in names if name not in schema.names]
+        return match_names(pq.read_schema(path), table)
+    except (pa.ArrowException, OSError):
+        return None

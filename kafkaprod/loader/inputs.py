@@ -119,11 +119,11 @@ def find_sources(
         compression: Their compression; None: recognized by the first bytes.
         encoding: The encoding of all their texts; None: UTF-8.
         text_columns: Columns of folders' names that are text, whatever their values.
-        table_version: The version of Delta tables to read; None: the newest.
+        table_version: The version of Delta tables, or the snapshot of Iceberg tables, to read; None: the newest.
 
     Raises:
-        LoadRefusedError: Nothing matches, a format cannot be recognized, a pipe is named twice, or a Delta table cannot
-            be read as files.
+        LoadRefusedError: Nothing matches, a format cannot be recognized, a pipe is named twice, or a table cannot be
+            read as files.
         OSError: A file cannot be read.
     """
     options = InputOptions(format_name, compression, encoding)
@@ -154,9 +154,9 @@ def find_sources(
 
 
 def _sources_of_delta_table(name: str, options: InputOptions, version: int | None) -> Iterator[Source]:
-    for path, columns, found in delta_files(name, version):
+    for path, missing, columns, found in delta_files(name, version):
         for source in _sources_at(path, options):
-            yield replace(source, folder_columns=columns, table_version=found)
+            yield replace(source, folder_columns=missing, table_version=found, table_columns=columns)
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:

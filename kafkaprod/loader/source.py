@@ -9,6 +9,7 @@ from typing import Any, Final
 from kafkaprod.loader.encodings import UTF8
 from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.pipes import STDIN, Pipe
+from kafkaprod.loader.table_columns import TableColumn
 
 BINARY_FORMATS: Final = ("parquet", "arrow", "orc", "avro")
 
@@ -27,7 +28,9 @@ class Source:
         encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
         folder_columns: Name and value of the columns that its folders are named for: `year=2024`.
-        table_version: The version of the Delta table that it is a file of; None: of none.
+        table_version: The version of the Delta table, or the snapshot of the Iceberg table, that it is a file of; None:
+            of none.
+        table_columns: Its columns as that table has them; None: it is a file of none.
     """
 
     path: str
@@ -41,6 +44,7 @@ class Source:
     pipe: Pipe | None = field(default=None, compare=False, repr=False)
     folder_columns: FolderColumns = ()
     table_version: int | None = field(default=None, compare=False)
+    table_columns: tuple[TableColumn, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -68,6 +68,7 @@ def test_values_of_folders_have_the_types_of_the_table(tmp_path: Path) -> None:
     columns = {
         "number": pa.array([5], pa.int32()),
         "share": pa.array([1.5]),
+        "single": pa.array([0.1], pa.float32()),
         "price": pa.array([Decimal("1.50")], pa.decimal128(9, 2)),
         "instant": pa.array([at.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")),
         "time": pa.array([at], pa.timestamp("us")),
@@ -196,3 +197,15 @@ def test_a_table_below_the_folder_that_is_named_is_refused(tmp_path: Path) -> No
     make(tmp_path)
     with pytest.raises(LoadRefusedError, match="name this folder itself"):
         find_sources([str(tmp_path)])
+
+
+def test_what_only_a_file_has_is_no_column_of_the_table(tmp_path: Path) -> None:
+    """Spark writes `_change_type` into the files of tables with a change feed."""
+    name = str(tmp_path / "orders")
+    write_deltalake(name, pa.table({"id": [1], "at": pa.array([datetime(2024, 1, 1, tzinfo=UTC)])}))
+    expected = rows_of(name)
+    (file,) = Path(name).glob("*.parquet")
+    # And some writers' times do not say that they are instants.
+    at = pa.array([datetime(2024, 1, 1)], pa.timestamp("us"))
+    pyarrow.parquet.write_table(pa.table({"id": [1], "_change_type": ["x"], "at": at}), file)
+    assert rows_of(name) == expected == [{"id": 1, "at": "2024-01-01T00:00:00.000Z"}]
