@@ -54,7 +54,12 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN=TYPE",
         help="text, int, float, bool, timestamp ...",
     )
-    add("--table-version", type=whole, metavar="N", help="of Delta tables (default: the newest)")
+    add(
+        "--table-version",
+        type=whole,
+        metavar="N",
+        help="of Delta tables, or the id of a snapshot of Iceberg tables (default: the newest)",
+    )
     typing = group.add_mutually_exclusive_group()
     typing.add_argument("--text-columns", action="store_true", help="other CSV columns are text (the default)")
     typing.add_argument(
@@ -222,7 +227,7 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         "--comment": bool(options.comment),
     }
     if options.table_version is not None and all(source.table_version is None for source in sources):
-        raise ConfigError("--table-version is for Delta tables, and the input has none")
+        raise ConfigError("--table-version is for Delta and Iceberg tables, and the input has none")
     folders = {name for source in sources for name, _ in source.folder_columns}
     for name, is_given in csv_options.items():
         if is_given and not formats & {"csv", "tsv"}:
@@ -307,4 +312,7 @@ def fingerprint_of(
     versions = sorted({source.table_version for source in sources if source.table_version is not None})
     if versions:
         wanted["table_versions"] = versions
+    columns = {str(each) for source in sources for each in source.table_columns or ()}
+    if columns:  # Iceberg renames columns without another snapshot
+        wanted["table_columns"] = sorted(columns)
     return wanted | {"partition": options.partition, "engine": options.engine}

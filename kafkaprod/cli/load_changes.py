@@ -70,6 +70,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("forms", "what is written in another form since version 0.1", _as_list),
     ("folder_columns", "columns of folders' names", _as_list),
     ("table_versions", "--table-version", _as_numbers),
+    ("table_columns", "columns of the table", _as_list),
     ("partition", "--partition", _as_text),
     ("engine", "--engine", _as_text),
 )

@@ -16,6 +16,7 @@ feed                   blocks of rows from a position on: which are left out, wh
 in_flight              blocks that were sent; moves the manifest when their outcomes are known
 paths                  finds the files that names, patterns and directories stand for; refuses tables with a log
 delta_tables           the files of one version of a Delta table
+iceberg_tables         the files of one snapshot of an Iceberg table
 producing              makes the producer of a load
 readers                chooses the reader of each format
 csv_rows               CSV by RFC 4180

@@ -12,6 +12,7 @@ from typing import Final
 from kafkaprod.loader.delta_tables import delta_files, is_delta_table
 from kafkaprod.loader.errors import LoadRefusedError
 from kafkaprod.loader.folders import check_same_columns, folder_columns, typed_columns
+from kafkaprod.loader.iceberg_tables import iceberg_files, is_iceberg_table
 from kafkaprod.loader.opening import open_source, zip_members
 from kafkaprod.loader.paths import find_paths, is_hidden
 from kafkaprod.loader.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
@@ -133,6 +134,9 @@ def find_sources(
         if is_delta_table(name):
             sources += _sources_of_delta_table(name, options, table_version)
             continue
+        if is_iceberg_table(name):
+            sources += _sources_of_iceberg_table(name, options, table_version)
+            continue
         found: list[Source] = []
         for path, below in find_paths([name]):
             if is_pipe_name(path):
@@ -155,6 +159,12 @@ def find_sources(
 
 def _sources_of_delta_table(name: str, options: InputOptions, version: int | None) -> Iterator[Source]:
     for path, missing, columns, found in delta_files(name, version):
+        for source in _sources_at(path, options):
+            yield replace(source, folder_columns=missing, table_version=found, table_columns=columns)
+
+
+def _sources_of_iceberg_table(name: str, options: InputOptions, snapshot_id: int | None) -> Iterator[Source]:
+    for path, missing, columns, found in iceberg_files(name, snapshot_id):
         for source in _sources_at(path, options):
             yield replace(source, folder_columns=missing, table_version=found, table_columns=columns)
 

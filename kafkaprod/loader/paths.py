@@ -16,6 +16,7 @@ from typing import Final, Self
 from kafkaprod.loader import manifest_file
 from kafkaprod.loader.delta_tables import LOG, is_delta_table
 from kafkaprod.loader.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.iceberg_tables import METADATA, is_iceberg_table
 from kafkaprod.loader.pipes import STDIN
 from kafkaprod.text import counted
 
@@ -44,12 +45,15 @@ class Listing:
     def of(cls, names: Iterable[str]) -> Self:
         """Return what is there now. Raises as `find_paths`.
 
-        A Delta table is left out: a load has one version of it, and what comes meanwhile is another's.
+        A Delta or Iceberg table is left out: a load has one version of it, and what comes meanwhile is another's.
         """
         lists = tuple(
             name
             for name in names
-            if name != STDIN and not is_delta_table(name) and (os.path.isdir(name) or not os.path.lexists(name))
+            if name != STDIN
+            and not is_delta_table(name)
+            and not is_iceberg_table(name)
+            and (os.path.isdir(name) or not os.path.lexists(name))
         )
         return cls(lists, frozenset(path for path, _ in find_paths(lists)))
 
@@ -92,6 +96,7 @@ def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield name, ""
         elif os.path.isdir(name):
             root = Path(name)
+            _check_are_in_no_table([os.path.dirname(os.path.abspath(name))])
             for path in map(Path, _files_of(name)):
                 yield str(path), str(path.relative_to(root))
         elif os.path.lexists(name) or not glob.has_magic(name):
@@ -102,6 +107,7 @@ def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
             found = _matches(name)
             if not found:
                 raise LoadRefusedError(f"no file matches {name}")
+            _check_are_in_no_table({os.path.dirname(os.path.abspath(path)) for path in found})
             yield from ((path, os.sep.join(path.strip(os.sep).split(os.sep)[named:])) for path in found)
 
 
@@ -114,12 +120,17 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
+def _check_are_in_no_table(directories: Iterable[str]) -> None:
+    """Refuse parts of a table, as `orders/day=1` and `orders/*.parquet` are: only the whole has a log."""
+    for path in {path for each in directories for path in (Path(each), *Path(each).parents)}:
+        _check_is_no_table(str(path), {name for name in (*_LOGS, METADATA) if (path / name).is_dir()})
+
+
 def _check_is_no_table(directory: str, names: set[str]) -> None:
     """Refuse a folder whose files are rows only together with a log: some are of old versions, or deleted."""
     kind = next((_LOGS[name] for name in _LOGS if name in names), None)
-    metadata = os.path.join(directory, "metadata")
-    if kind is None and {"metadata", "data"} <= names and glob.glob(glob.escape(metadata) + "/*.metadata.json"):
-        kind = "an Iceberg table: read its current snapshot with pyiceberg"
+    if kind is None and METADATA in names and is_iceberg_table(directory):
+        kind = "an Iceberg table: name this folder itself, or read it with pyiceberg"
     if kind is not None:
         raise LoadRefusedError(
             f"{directory} is {kind}, or with Spark, and send it with send_table. Its files alone would bring rows "

@@ -1,6 +1,6 @@
 """Read the columns of a file as those of the Delta or Iceberg table that it is a file of: with its names and types.
 
-Delta finds columns by name. A file may have others, such as `_change_type`, which are none of the table. Iceberg finds
+Delta finds columns by name. A file may have more than the table has, such as `_change_type`. Iceberg finds
 them by id: a column that was renamed has the same one, and a column that was dropped and added again has another. Both
 say which times are instants, which INT96 and some writers of Parquet do not. Source: the protocol of Delta Lake,
 "Primitive Types"; the specification of Apache Iceberg, "Column Projection".

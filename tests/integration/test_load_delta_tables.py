@@ -37,4 +37,4 @@ def test_a_version_of_what_is_no_delta_table_is_refused(rig: LoadRig, tmp_path: 
     (tmp_path / "a.jsonl").write_text("{}\n")
     done = rig.run(str(tmp_path / "a.jsonl"), "--create-topic", "1", "--table-version", "1")
     assert done.code == 2
-    assert "--table-version is for Delta tables, and the input has none" in done.err
+    assert "--table-version is for Delta and Iceberg tables, and the input has none" in done.err

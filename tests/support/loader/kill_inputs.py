@@ -11,6 +11,7 @@ import random
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -119,7 +120,8 @@ FOLDER: Final = ("csv", "csv.gz", "jsonl", "jsonl.lz4", "jsonl.bz2", "jsonl.zst"
 TABLES: Final = ("csv", "csv.gz", "parquet", "arrow", "orc", "avro")  # whose rows have the columns of folders
 DAYS: Final = 3
 STDIN: Final = "stdin"
-KINDS: Final = ("file", "file", "folder", "days", "delta", STDIN)
+ICEBERG: Final = ("iceberg",) if find_spec("pyiceberg") is not None else ()
+KINDS: Final = ("file", "file", "folder", "days", "delta", *ICEBERG, STDIN)
 
 
 @dataclass
@@ -173,7 +175,7 @@ class KillInput:
         files: Its files in the order of the load.
         more: Other arguments that it needs.
         is_pipe: It comes through stdin.
-        table: The folder of the Delta table that it is.
+        table: The folder of the Delta or Iceberg table that it is.
     """
 
     names: list[str]
@@ -212,6 +214,8 @@ def new_input(
         return _days(directory / name, name, count, rng)
     if kind == "delta":
         return _delta_table(directory / name, name, count, rng)
+    if kind == "iceberg":
+        return _iceberg_table(directory / name, name, count, rng)
     if kind == "folder":
         folder = directory / name
         folder.mkdir()
@@ -263,6 +267,48 @@ def _delta_table(root: Path, name: str, count: int, rng: random.Random) -> KillI
     return KillInput([str(root)], files, table=root)
 
 
+def _iceberg_table(root: Path, name: str, count: int, rng: random.Random) -> KillInput:
+    """An Iceberg table with a later column; beside its files are one of its first snapshot, and an uncommitted one."""
+    from pyiceberg.types import StringType
+
+    from tests.support.loader.iceberg_folder import new_table
+
+    (root / "data").mkdir(parents=True)
+    files = [
+        _new_file(root / "data" / f"{place}.parquet", f"{name}-{place}", max(count // DAYS, 1), rng, root)
+        for place in range(DAYS)
+    ]
+    gone, lost = root / "data" / "8.parquet", root / "data" / "9.parquet"
+    for path in (gone, lost):
+        files[0].write(files[0].foreign(100), path)
+    table = new_table(root, _table(files[0].rows).schema)
+    table.add_files([str(gone)])
+    table.delete()
+    table.add_files([str(file.path) for file in files])
+    with table.update_schema() as update:
+        update.add_column("note", StringType())
+    for file in files:
+        file.ending = b',"note":null'
+    return KillInput([str(root)], files, table=root)
+
+
+def _another_snapshot(root: Path) -> Callable[[], None]:
+    """Commit the file that was not; return what undoes it."""
+    from pyiceberg.table import StaticTable
+
+    from tests.support.loader.iceberg_folder import FolderCatalog
+
+    metadata = max((root / "metadata").glob("v*.metadata.json"), key=_version)
+    table = StaticTable.from_metadata(str(metadata))
+    table.catalog = FolderCatalog(root, _version(metadata))
+    table.add_files([str(root / "data" / "9.parquet")])
+    return (root / "metadata" / f"v{_version(metadata) + 1}.metadata.json").unlink
+
+
+def _version(metadata: Path) -> int:
+    return int(metadata.name[1:].partition(".")[0])
+
+
 def _added(root: Path, path: Path) -> dict[str, dict[str, Any]]:
     values = {"day": path.parts[-3].partition("=")[2], "shop": "a b"}
     name = quote(str(path.relative_to(root)))
@@ -300,6 +346,8 @@ def change(of: KillInput, rng: random.Random, *, sees_times: bool) -> tuple[str,
     if len(of.files) > 1:
         kinds += ["another file", "a file less"]
     kind = rng.choice(kinds)
+    if kind == "another file" and of.table is not None and (of.table / "metadata").is_dir():
+        return "another version", _another_snapshot(of.table)
     if kind == "another file" and of.table is not None:
         log = _commit(of.table, 2, [_added(of.table, of.files[0].path.with_name("2.parquet"))])
         return "another version", log.unlink

@@ -199,6 +199,18 @@ def test_a_table_below_the_folder_that_is_named_is_refused(tmp_path: Path) -> No
         find_sources([str(tmp_path)])
 
 
+def test_a_part_of_a_table_is_refused(tmp_path: Path) -> None:
+    """Its files alone have rows that were deleted; a single file is what its name says."""
+    name = str(tmp_path / "orders")
+    write_deltalake(name, pa.table({"id": [1, 2], "day": [1, 2]}), partition_by=["day"])
+    DeltaTable(name).delete("day = 2")
+    for part in (f"{name}/day=1", f"{name}/*/*.parquet", f"{name}/day=2/*"):
+        with pytest.raises(LoadRefusedError, match=rf"{name} is a Delta table: name this folder itself"):
+            find_sources([part])
+    (file,) = Path(name).glob("day=1/*")
+    assert len(rows_of(str(file))) == 1
+
+
 def test_what_only_a_file_has_is_no_column_of_the_table(tmp_path: Path) -> None:
     """Spark writes `_change_type` into the files of tables with a change feed."""
     name = str(tmp_path / "orders")
