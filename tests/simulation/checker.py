@@ -2,25 +2,32 @@
 
 acknowledged   a record acknowledged with acks=all is in the log of every later clean leader, at its offset, once
 read           what a consumer saw lies below the high watermark, and never changes
+wake           a fetch waits only while it is too early to answer it
 end            the end that consumers see does not go back, from leader to leader
 one leader     one replica acts as leader in a leader epoch
 log matching   logs agree below the smaller of two high watermarks
 watermark      log start <= high watermark <= log end
-image          each broker's image is a prefix of the controller's; the controller's is the replay of its log
+image          each image is what the log adds up to, also of those that begin with a snapshot
 ISR            the leader is in it, it is part of the replicas
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.replication.partition import PartitionReplica
+from kafkaprod.protocol.messages.fetch import FetchRequest
 
 if TYPE_CHECKING:
+    from kafkaprod.broker.controller.controller import Controller
     from tests.simulation.logs import SimulatedLog
     from tests.simulation.nodes import BrokerNode, ControllerNode
+
+
+IMAGE_PARTS = ("end_offset", "brokers", "topics", "topic_ids", "partitions", "configs", "features", "next_producer_id")
 
 
 class ViolationError(AssertionError):
@@ -141,8 +148,32 @@ class Checker:
             logs = self._brokers[broker_id].logs
             lost -= {(key, offset) for key, offset in lost if key in logs and offset < logs[key].end_offset}
         for broker in self._brokers.values():
-            if broker.process.is_up and broker.follower.image.end_offset > controller.log.end_offset:
+            if not broker.process.is_up:
+                continue
+            if broker.follower.image.end_offset > controller.log.end_offset:
                 raise ViolationError(f"image: broker {broker.broker_id} is ahead of the controller")
+            for exchange in broker.handler_broker.exchanges:
+                if not exchange.is_over and isinstance(exchange.request.body, FetchRequest):
+                    self._check_waiting(broker, exchange.request)
+
+    def _check_waiting(self, broker: BrokerNode, request: ClientRequest[Any]) -> None:
+        """Check that a broker has less than a waiting fetch wants, and leads what it is about."""
+        ready_bytes = 0
+        for topic in request.body.topics:
+            for wanted in topic.partitions:
+                key = (topic.topic_id, wanted.partition)
+                replica = broker.manager.replicas.get(key)
+                if replica is None or not replica.is_leader:
+                    raise ViolationError(f"wake: a fetch waits at broker {broker.broker_id}, which does not lead {key}")
+                log = broker.logs[key]
+                bound = log.last_stable_offset if request.body.isolation_level else log.high_watermark
+                found = log.read(wanted.fetch_offset, wanted.partition_max_bytes, bound).records
+                ready_bytes += 0 if found is None else found.length
+        if ready_bytes >= request.body.min_bytes:
+            raise ViolationError(
+                f"wake: a fetch waits at broker {broker.broker_id} for {request.body.min_bytes} bytes, and there are"
+                f" {ready_bytes}"
+            )
 
     def _check_logs(self, key: PartitionKey) -> None:
         logs = [broker.logs[key] for broker in self._brokers.values() if key in broker.logs]
@@ -184,7 +215,7 @@ class Checker:
         controller = self._controller.controller
         assert controller is not None
         image = controller.context.image
-        self._check_replay(image)
+        self._check_image("the controller", image)
         for partition in image.partitions.values():
             if set(partition.isr) != set(partition.replicas) or partition.adding or partition.removing:
                 raise ViolationError(f"rest: not all replicas are in sync: {partition}")
@@ -195,14 +226,23 @@ class Checker:
         for broker in self._brokers.values():
             if broker.follower.image.end_offset != image.end_offset:
                 raise ViolationError(f"rest: broker {broker.broker_id} has not applied the whole metadata log")
+            self._check_image(f"broker {broker.broker_id}", broker.follower.image)
 
-    def _check_replay(self, image: ClusterImage) -> None:
+    def started(self, controller: Controller) -> None:
+        """A controller has started, from a snapshot perhaps."""
+        self._check_image("the controller that starts", controller.context.image)
+
+    def _check_image(self, whose: str, image: ClusterImage) -> None:
+        """Check that an image is what the log adds up to at its offset, with or without a snapshot between."""
         replayed = ClusterImage()
         for batch in self._controller.batches:
+            if batch.base_offset >= image.end_offset:
+                break
             for delta, record in enumerate(batch.records):
                 replayed.apply(batch.base_offset + delta, record)
-        if (replayed.partitions, replayed.brokers, replayed.topics) != (image.partitions, image.brokers, image.topics):
-            raise ViolationError("image: the controller's image is not the replay of its log")
+        for name in IMAGE_PARTS:
+            if getattr(replayed, name) != getattr(image, name):
+                raise ViolationError(f"image: {name} of {whose} are not what the log adds up to at {image.end_offset}")
 
     def _check_values(self, key: PartitionKey, log: SimulatedLog) -> None:
         for offset, value in self._acknowledged[key].items():

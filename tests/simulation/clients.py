@@ -1,22 +1,12 @@
-"""Producers and consumers of a simulated cluster. Every acknowledgement and every read goes to the checker."""
+"""Simple producers of a simulated cluster. Every acknowledgement goes to the checker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Callable
 
-from kafkaprod.broker.calls.file_records import is_stand_in
-from kafkaprod.broker.calls.request import ClientRequest
-from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers.list_offsets import LATEST
 from kafkaprod.broker.metadata.image import PartitionKey
-from kafkaprod.broker.server.router import HANDLERS, call
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkaprod.protocol.schema import Request
 from tests.simulation.checker import Checker
-from tests.simulation.logs import SimulatedSlice
 from tests.simulation.nodes import BrokerNode
 from tests.simulation.world import World
 
@@ -120,80 +110,3 @@ class SimulatedProducer:
             return None
         partition = self.world.random.choice(up).follower.image.partitions.get(self.key)
         return None if partition is None else self.brokers.get(partition.leader)
-
-
-class SimulatedConsumer:
-    """Reads partitions from whoever answers, through the broker's own handlers of Fetch and ListOffsets.
-
-    It asks all brokers, as clients with old metadata do: those that do not lead must refuse.
-    """
-
-    def __init__(
-        self, world: World, brokers: dict[int, BrokerNode], checker: Checker, keys: Iterable[PartitionKey]
-    ) -> None:
-        self.world = world
-        self.brokers = brokers
-        self.checker = checker
-        self.offsets = dict.fromkeys(keys, 0)
-        self.process = world.process("consumer")
-        self.process.is_up = True
-        self._poll()
-
-    def _poll(self) -> None:
-        for broker in self.brokers.values():
-            if broker.process.is_up:
-                self._fetch(broker)
-                self._find_ends(broker)
-        self.world.in_process(self.process, 20, self._poll)
-
-    def _fetch(self, broker: BrokerNode) -> None:
-        topics = [
-            FetchTopic(
-                topic_id=key[0],
-                partitions=[
-                    FetchPartition(
-                        partition=key[1], fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
-                    )
-                ],
-            )
-            for key, offset in self.offsets.items()
-        ]
-        outcome = _ask(broker, FetchRequest(max_bytes=64 << 20, topics=topics), 17)
-        ranges = iter(outcome.ranges)
-        for key, topic in zip(self.offsets, outcome.response.responses, strict=True):
-            (answer,) = topic.partitions
-            assert (topic.topic_id, answer.partition_index) == key
-            is_range = answer.records is not None and is_stand_in(answer.records)
-            data = next(ranges).read() if is_range else bytes(answer.records or b"")
-            if data and not answer.error_code:
-                self._take(key, data, answer.high_watermark)
-
-    def _take(self, key: PartitionKey, data: bytes, high_watermark: int) -> None:
-        found = SimulatedSlice.of(data)
-        self.checker.fetched(key, found.first_offset + len(found.values), high_watermark)
-        for offset, value in enumerate(found.values, found.first_offset):
-            self.checker.read(key, offset, value)
-            self.offsets[key] = offset + 1
-
-    def _find_ends(self, broker: BrokerNode) -> None:
-        """Ask where the partitions end, as consumers without an offset do."""
-        known = [(key, broker.follower.image.topics.get(key[0])) for key in self.offsets]
-        wanted = [(key, topic.name) for key, topic in known if topic is not None]
-        if not wanted:
-            return
-        topics = [
-            ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=key[1], timestamp=LATEST)])
-            for key, name in wanted
-        ]
-        outcome = _ask(broker, ListOffsetsRequest(topics=topics), 7)
-        for (key, name), topic in zip(wanted, outcome.topics, strict=True):
-            (answer,) = topic.partitions
-            assert (topic.name, answer.partition_index) == (name, key[1])
-            if not answer.error_code:
-                self.checker.found_end(key, answer.leader_epoch, answer.offset)
-
-
-def _ask(broker: BrokerNode, request: Request, version: int) -> Any:
-    """Have a broker's handler answer a request at once."""
-    asked = ClientRequest(request, version, "consumer", "10.0.1.2")
-    return call(HANDLERS[request.api], cast(Broker, broker.handler_broker), asked)

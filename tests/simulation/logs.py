@@ -31,6 +31,7 @@ class SimulatedBatch:
 
     Attributes:
         header: Of a batch that a real producer sent.
+        data: Its bytes, in a `BatchLog`.
     """
 
     base_offset: int
@@ -39,6 +40,7 @@ class SimulatedBatch:
     sequence: int
     values: tuple[int, ...]
     header: BatchHeader | None = None
+    data: bytes = b""
 
     @property
     def end_offset(self) -> int:
@@ -143,9 +145,7 @@ class SimulatedLog:
         self._append(batch)
 
     def read_batches(self, offset: int, max_batches: int) -> tuple[SimulatedBatch, ...]:
-        first = max(bisect_right(self._bases, offset) - 1, 0)
-        found = self.batches[first : first + max_batches]
-        return tuple(found) if found and found[0].end_offset > offset else ()
+        return tuple(self._batches_from(offset)[:max_batches])
 
     def batch_at(self, base_offset: int) -> SimulatedBatch | None:
         """Return the batch that begins at an offset."""
@@ -185,17 +185,25 @@ class SimulatedLog:
         self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
     ) -> ReadResult:
         """Return the records from an offset on; see `PartitionLog.read`."""
-        if not self.log_start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRangeError(f"offset {offset} is outside {self.log_start_offset}..{self.end_offset}")
+        self._check_offset(offset)
         bound = self.high_watermark if upper_bound is None else upper_bound
         first, behind = offset - self.log_start_offset, min(bound, self.end_offset) - self.log_start_offset
         values = tuple(self.values[first : min(behind, first + max(max_bytes // 8, int(min_one_batch)))])
         found = SimulatedSlice(offset, values) if values else None
         return ReadResult(cast(Any, found), offset, offset + len(values))
 
+    def _check_offset(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(f"offset {offset} is outside {self.log_start_offset}..{self.end_offset}")
+
+    def _batches_from(self, offset: int) -> list[SimulatedBatch]:
+        """Return the batches from the one that holds an offset on."""
+        found = self.batches[max(bisect_right(self._bases, offset) - 1, 0) :]
+        return found if found and found[0].end_offset > offset else []
+
     @property
     def last_stable_offset(self) -> int:
-        """No producer of the simulation has transactions."""
+        """The producers here have no transactions."""
         return self.high_watermark
 
     def value_at(self, offset: int) -> int | None:

@@ -11,8 +11,9 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import AllocateProducerIds, AlterPartition, BrokerGone, Heartbeat
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
-from kafkaprod.broker.metadata.log import MetadataBatch
-from kafkaprod.broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord
+from kafkaprod.broker.metadata.image_records import records_of
+from kafkaprod.broker.metadata.log import MetadataBatch, MetadataSnapshot
+from kafkaprod.broker.metadata.records import PartitionChangeRecord, RegisterBrokerRecord, decode, encode
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
@@ -30,11 +31,18 @@ TICK_MS = 40
 LAG_MS = 150
 SYNC_MS = 90
 IDS_TIMEOUT_MS = 500
+SNAPSHOT_MS = 20
 WALL_MS = 1_700_000_000_000
 
 
 class ControllerNode:
-    """The controller's process; its log survives it."""
+    """The controller's process; its log survives it, and the newest snapshot.
+
+    Attributes:
+        batches: All that were ever written, for the checker; a process starts with those behind the snapshot.
+        snapshot_records: How many records of the log make a snapshot due; None: there are no snapshots.
+        on_started: Called with each new process's state machine.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -46,19 +54,28 @@ class ControllerNode:
         self.on_change: Callable[[PartitionChangeRecord], None] = lambda _: None
         self._checked_count = 0
         self.on_registered: Callable[[int, ClusterImage], None] = lambda *_: None
+        self.on_started: Callable[[Controller], None] = lambda _: None
+        self.levels: dict[str, int] = {}
+        self.snapshot_records: int | None = None
+        self._snapshot: MetadataSnapshot | None = None
+        self._snapshot_due = 0
 
     def start(self) -> None:
         self.process.is_up = True
         self.process.lives += 1
         self.world.skew(self.process)
+        start = 0 if self._snapshot is None else self._snapshot.end_offset
         self.controller = Controller(
             CLUSTER_ID,
             session_timeout_ms=SESSION_MS,
             seed=self.world.random.getrandbits(32),
             now_ms=self.now_ms(),
-            batches=tuple(self.batches),
+            batches=tuple(batch for batch in self.batches if batch.base_offset >= start),
+            snapshot=self._snapshot,
             persist=lambda batch, _image: self.batches.append(batch),
+            levels=self.levels,
         )
+        self.on_started(self.controller)
         self._tick()
 
     def now_ms(self) -> int:
@@ -78,10 +95,26 @@ class ControllerNode:
         assert controller is not None
         while controller.turn(self.now_ms()):
             self._check_registrations(controller)
+        self._maybe_snapshot(controller)
         for broker_id in list(controller.channels):
             sent = controller.next_slice(broker_id, self.now_ms())
             if sent is not None:
                 self._push(controller, self.brokers[broker_id], sent)
+
+    def _maybe_snapshot(self, controller: Controller) -> None:
+        """Take a snapshot if one is due; it is on the disk, and cuts the log, a little later."""
+        image = controller.context.image
+        if self.snapshot_records is None or image.end_offset - self._snapshot_due < self.snapshot_records:
+            return
+        self._snapshot_due = image.end_offset
+        records = tuple(decode(encode(record)) for record in records_of(image))
+        taken = MetadataSnapshot(image.end_offset, controller.log.last_epoch, records)
+
+        def written() -> None:
+            self._snapshot = taken
+            controller.cut_log(taken.end_offset)
+
+        self.world.in_process(self.process, self.world.random.randint(0, SNAPSHOT_MS), written)
 
     def _check_registrations(self, controller: Controller) -> None:
         """Show the checker each registration of a process that had not stopped cleanly, once."""
@@ -126,7 +159,15 @@ class WaitingProduce:
 
 
 class BrokerNode:
-    """A broker's process; its logs and what a clean stop leaves survive it."""
+    """A broker's process; its logs and what a clean stop leaves survive it.
+
+    Attributes:
+        log_type: The kind of its logs.
+        handler_type: The kind of what its handlers work on.
+    """
+
+    log_type: type[SimulatedLog] = SimulatedLog
+    handler_type: type[HandlerBroker] = HandlerBroker
 
     def __init__(
         self, world: World, broker_id: int, controller: ControllerNode, brokers: dict[int, BrokerNode]
@@ -162,7 +203,7 @@ class BrokerNode:
         return WALL_MS + self.world.now_ms
 
     def _reset(self) -> None:
-        self.handler_broker = HandlerBroker(self)
+        self.handler_broker = self.handler_type(self)
         self.handler_broker.purgatory.on_moved = self._note_moved
         self.topics = self.handler_broker.topics
         self.follower = self.topics.follower
@@ -224,7 +265,7 @@ class BrokerNode:
         if before != key:
             self.forget_log(topic_partition, before)
         self._places[topic_partition] = key
-        return self.logs.setdefault(key, SimulatedLog(self))
+        return self.logs.setdefault(key, self.log_type(self))
 
     def forget_log(self, topic_partition: TopicPartition, key: PartitionKey) -> None:
         """Delete a log."""
@@ -264,6 +305,7 @@ class BrokerNode:
                 self._fetch(fetcher, wanted)
         if self.waiting:
             self._complete_produces()
+        self.handler_broker.pump()
         self.handler_broker.purgatory.run(now_ms)
 
     def produce(
@@ -324,6 +366,7 @@ class BrokerNode:
             self.world.in_process(self.process, 1, lambda: None)
         else:
             self._followed_offset = self.follower.image.end_offset
+        self.handler_broker.follow(done)
         for key in sorted(done):
             replica = self.manager.replicas.get(key)
             if replica is not None and replica.is_leader and replica.leader_epoch != before.get(key):
@@ -398,6 +441,7 @@ class BrokerNode:
 
     def _tick(self) -> None:
         self.manager.tick(self.now_ms())
+        self.handler_broker.tick()
         if self.lifecycle.state is BrokerState.RUNNING and self.handler_broker.producer_ids.is_low:
             self._refill_producer_ids(self.now_ms())
         self.world.in_process(self.process, TICK_MS, self._tick)

@@ -11,12 +11,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.controller import partitions, registrations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
-from kafkaprod.broker.handlers import list_offsets
+from kafkaprod.broker.handlers import fetch, list_offsets
+from kafkaprod.broker.metadata import image_records
+from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey
+from kafkaprod.broker.metadata.records import PartitionChangeRecord, PartitionRecord
 from kafkaprod.broker.replication.fetcher import Fetcher
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
@@ -128,6 +132,52 @@ def _reads_to_the_end(read: Callable[..., Any]) -> Callable[..., Any]:
     return wrong
 
 
+def _waits_for_its_time(wait: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(broker: Any, request: Any, keys: list[TopicPartition], deadline_ms: int) -> Any:
+        return wait(broker, request, [], deadline_ms)
+
+    return wrong
+
+
+def _keeps_waiting(publish: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: ReplicatedTopics, *arguments: Any) -> None:
+        with replaced(self, "_on_advance", lambda _: None):
+            publish(self, *arguments)
+
+    return wrong
+
+
+def _without_epochs(partition: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(image: PartitionImage) -> Any:
+        record = partition(image)
+        record.partition_epoch = 0
+        return record
+
+    return wrong
+
+
+def _follows_no_snapshot(apply: Callable[..., frozenset[PartitionKey]]) -> Callable[..., frozenset[PartitionKey]]:
+    def wrong(self: MetadataFollower, commit_offset: int) -> Any:
+        before = self.image.end_offset if self._base is None else self._base.end_offset
+        apply(self, commit_offset)
+        records = [record for batch in self.log.read(before) for record in batch.records]
+        changes = [record for record in records if isinstance(record, PartitionChangeRecord | PartitionRecord)]
+        return frozenset((record.topic_id, record.partition_id) for record in changes)
+
+    return wrong
+
+
+SNAPSHOT_RULES: dict[str, Callable[[], Any]] = {
+    "a snapshot has the next producer id": lambda: replaced(image_records, "_producer_ids", lambda _: iter(())),
+    "a snapshot has the epochs of partitions": lambda: replaced(
+        image_records, "_partition", _without_epochs(image_records._partition)
+    ),
+    "a broker follows what a snapshot changes": lambda: replaced(
+        MetadataFollower, "_apply", _follows_no_snapshot(MetadataFollower._apply)
+    ),
+}
+"""Rules of the metadata's snapshots."""
+
 PRODUCER_RULES: dict[str, Callable[[], Any]] = {
     "a gap begins a new epoch": lambda: replaced(IdempotentIdentity, "_start_epoch", _same_epoch),
     "a retried batch keeps its sequence": lambda: replaced(Answers, "_retry", _forgets_sequence(Answers._retry)),
@@ -152,6 +202,12 @@ READING_RULES: dict[str, Callable[[], Any]] = {
     ),
     "only a leader says where a partition ends": lambda: replaced(
         list_offsets, "check_leader_epoch", lambda *_: ErrorCode.NONE
+    ),
+    "a waiting fetch is answered as soon as there is enough": lambda: replaced(
+        fetch, "_wait_for_few", _waits_for_its_time(fetch._wait_for_few)
+    ),
+    "a fetch does not wait where another broker leads by now": lambda: replaced(
+        ReplicatedTopics, "publish", _keeps_waiting(ReplicatedTopics.publish)
     ),
 }
 """Rules of what clients read, which the handlers of Fetch and ListOffsets keep."""
@@ -182,6 +238,7 @@ RULES: dict[str, Callable[[], Any]] = {
     **PRODUCER_RULES,
     **BAD_DAY_RULES,
     **READING_RULES,
+    **SNAPSHOT_RULES,
     "late answers are ignored": lambda: replaced(Fetcher, "_is_current", staticmethod(lambda *_: True)),
 }
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic, Event, MoveLeader, Reassign
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.records import PartitionChangeRecord
 from tests.simulation.checker import Checker, ViolationError
-from tests.simulation.clients import SimulatedConsumer, SimulatedProducer
+from tests.simulation.clients import SimulatedProducer
 from tests.simulation.nodes import BrokerNode, ControllerNode
 from tests.simulation.outcomes import Outcomes
 from tests.simulation.producing import EngineNode
+from tests.simulation.reading import SimulatedConsumer, WaitingConsumer
 from tests.simulation.world import World
 
 FAULTS_MS = 2000
 REST_MS = 4000
 STARTS_MS = 600
 STEP_MS = 50
-PARTITION_COUNT = 4
 CHECK_EACH_EVENTS = 150
 
 
@@ -39,7 +40,15 @@ class Outcome:
 
 
 class Simulation:
-    """A cluster, its clients and its faults. The same seed gives the same history, to the byte."""
+    """A cluster, its clients and its faults. The same seed gives the same history, to the byte.
+
+    Attributes:
+        node_type: The kind of its brokers.
+        topics: Topic -> number of partitions.
+    """
+
+    node_type: type[BrokerNode] = BrokerNode
+    topics: Mapping[str, int] = MappingProxyType({"orders": 2, "events": 2})
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -52,16 +61,18 @@ class Simulation:
         chance = world.random
         broker_count = chance.choice((3, 3, 3, 4, 5))
         for broker_id in range(1, broker_count + 1):
-            broker = BrokerNode(world, broker_id, self.controller, self.brokers)
+            broker = self.node_type(world, broker_id, self.controller, self.brokers)
             broker.on_leading = self.checker.leading
             broker.server.acknowledged = self._acknowledged
             self.brokers[broker_id] = broker
         self.controller.brokers = self.brokers
         self.controller.on_registered = self.checker.registered
+        self.controller.on_started = self.checker.started
         world.rules.max_delay_ms = chance.choice((2, 5, 20))
         min_isr = chance.choice((1, 1, 2))
         max_batches = chance.choice((1, 3, 100))
         idle_ms = chance.choice((15, 40))
+        self.controller.snapshot_records = chance.choice((None, 10, 30))
         for broker in self.brokers.values():
             broker.min_isr = min_isr
             broker.settings.max_batches = max_batches
@@ -94,7 +105,9 @@ class Simulation:
             broker.start()
         self._run_while(lambda: not self._are_serving(), STARTS_MS)
         self._create_topic()
-        self._run_while(lambda: len(self._keys()) < PARTITION_COUNT or not self.checker.is_at_rest(), STARTS_MS)
+        self._run_while(
+            lambda: len(self._keys()) < sum(self.topics.values()) or not self.checker.is_at_rest(), STARTS_MS
+        )
         self.world.rules.loss = self.world.random.choice((0.0, 0.0, 0.01, 0.05))
         self.world.rules.repeat = self.world.random.choice((0.0, 0.0, 0.05))
         self._start_clients()
@@ -156,8 +169,8 @@ class Simulation:
         self.world.run_until(end_ms, self.checker.check_all, CHECK_EACH_EVENTS)
 
     def _create_topic(self) -> None:
-        for name in ("orders", "events"):
-            self._tell_controller(CreateTopic(name, partition_count=2, replication_factor=3))
+        for name, count in self.topics.items():
+            self._tell_controller(CreateTopic(name, partition_count=count, replication_factor=3))
 
     def _tell_controller(self, event: Event) -> None:
         self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
@@ -182,6 +195,7 @@ class Simulation:
         for number in range(self.world.random.choice((1, 1, 2))):
             self.engines.append(self._make_engine(number))
         SimulatedConsumer(self.world, self.brokers, self.checker, self._keys())
+        WaitingConsumer(self.world, self.brokers, self.checker, "waiting consumer", self._keys())
 
     def _make_engine(self, number: int) -> EngineNode:
         return EngineNode(self.world, self.brokers, self.outcomes, number, "events")

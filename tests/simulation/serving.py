@@ -9,20 +9,19 @@ from __future__ import annotations
 import functools
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaprod.broker.calls.purgatory import Purgatory
-from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Deferred, NoResponse, Ready
-from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, NoResponse, Ready
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.config import Limits
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
-from kafkaprod.broker.server.router import HANDLERS, announced_versions, call
+from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import never
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
@@ -32,6 +31,7 @@ from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.protocol.server import ConnectionRefused, RequestReceived, ServerConnection
 from kafkaprod.structs import TopicPartition
+from tests.simulation.dispatching import Exchange, Receiver
 from tests.simulation.logs import values_of
 from tests.simulation.wire import Receive, Stream
 from tests.simulation.world import Process, World
@@ -48,10 +48,10 @@ Places = dict[tuple[str | None, uuid.UUID | None, int], tuple["PartitionKey", in
 
 
 @functools.cache
-def served_versions() -> dict[ApiKey, tuple[int, int]]:
+def served_versions(apis: tuple[ApiKey, ...] = APIS) -> dict[ApiKey, tuple[int, int]]:
     """Return the versions of what is served."""
     versions = announced_versions(has_login=False)
-    return {api: versions[api] for api in APIS}
+    return {api: versions[api] for api in apis}
 
 
 def host_of(broker_id: int) -> str:
@@ -88,13 +88,17 @@ class SimulatedTopics(ReplicatedTopics):
 
 
 class HandlerBroker:
-    """See the module docstring. One for each life of a broker's process."""
+    """See the module docstring. One for each life of a broker's process.
+
+    Attributes:
+        exchanges: Requests that wait for their outcomes, and some that have them.
+    """
 
     def __init__(self, node: BrokerNode) -> None:
         self.purgatory = Purgatory(lambda: None)
         self.topics = SimulatedTopics(node, self.purgatory.notify)
         self.image = self.topics.image
-        self.standing = SimpleNamespace(leaders_move=True, appends_in_loop=True)
+        self.standing: Any = SimpleNamespace(leaders_move=True, appends_in_loop=True)
         self.clock = node
         self.cluster_id = "simulated"
         self.config = SimpleNamespace(
@@ -103,9 +107,38 @@ class HandlerBroker:
         self.producer_ids = ProducerIds()
         self.api_versions = self.peer_api_versions = served_versions()
         self.acls = SimpleNamespace(is_open=True)
-        self.post = self.run_long = _refuse_to_leave
+        self.post: Callable[[Callable[[], None]], None] = _refuse_to_leave
+        self.run_long = _refuse_to_leave
+        self.exchanges: list[Exchange] = []
         self.endpoint = Endpoint(host_of(node.broker_id), PORT)
         self.endpoints = {"PLAINTEXT": self.endpoint}
+
+    def handle(self, request: ClientRequest[Any], receiver: Receiver) -> Exchange:
+        """Handle a request; `receiver` gets what becomes of it."""
+        exchange = Exchange(self, request, receiver)
+        exchange.begin()
+        if not exchange.is_over:
+            self.exchanges = [*(other for other in self.exchanges if not other.is_over), exchange]
+        return exchange
+
+    def run_control(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
+        """Make a call of the control thread, which has no work that takes time."""
+        work()
+        if then is not None:
+            then()
+
+    def follow(self, done: Collection[PartitionKey]) -> None:
+        """Note that what the metadata says of some partitions has been done."""
+
+    def pump(self) -> None:
+        """Do what is due, after each event."""
+
+    def tick(self) -> None:
+        """Do what is due at times."""
+
+    def from_control(self, call: Callable[[], None]) -> None:
+        """Come back from the control thread."""
+        call()
 
 
 def _refuse_to_leave(*_: object) -> None:
@@ -137,9 +170,9 @@ class Session:
     def __init__(self, server: BrokerServer, down: Stream) -> None:
         self._server = server
         self._down = down
-        self._connection = ServerConnection(served_versions())
+        self._connection = ServerConnection(server.broker.api_versions)
         self._waiting: deque[RequestReceived] = deque()
-        self._abandon: Callable[[], None] | None = None
+        self._exchange: Exchange | None = None
         self._is_busy = self._is_held = False
         self.is_closed = False
 
@@ -163,8 +196,8 @@ class Session:
         """Release what waits."""
         self.is_closed = True
         self._down.kill()
-        if self._abandon is not None:
-            self._abandon()
+        if self._exchange is not None:
+            self._exchange.abandon()
 
     def _begin_next(self) -> None:
         while self._waiting and not self._is_busy and not self.is_closed:
@@ -186,18 +219,13 @@ class Session:
         header = received.header
         request = ClientRequest(received.decode(), header.api_version, header.client_id or "", "10.0.1.1")
         places = self._server.places(request.body)
-        try:
-            outcome = call(HANDLERS[received.api], cast(Broker, self._server.broker), request)
-        except CloseConnectionError as error:
-            outcome = error  # type: ignore[assignment]
-        if isinstance(outcome, Deferred):
-            self._abandon = outcome.abandon
-            outcome.then(lambda ready: self._finish(received, request, ready, places))
-        else:
-            self._finish(received, request, cast(Ready, outcome), places)
+        broker = self._server.broker
+        exchange = broker.handle(request, lambda ready: self._finish(received, request, ready, places))
+        if not exchange.is_over:
+            self._exchange = exchange
 
     def _finish(self, received: RequestReceived, request: ClientRequest[Any], ready: Ready, places: Places) -> None:
-        self._abandon = None
+        self._exchange = None
         if isinstance(ready, ProduceResponse):
             self._server.on_produced(request.body, ready, places)
         self._is_busy = False

@@ -20,11 +20,16 @@ from tests.unit.broker.kafka_bugs.table import CASES
 # some more are tried; `--rules` finds new ones.
 NOTICED_BY = {
     "a fenced broker leaves the ISR": 2,
+    "a fetch does not wait where another broker leads by now": 2,
     "a gap begins a new epoch": 2,
     "a refused proposal is not in force": 22,
     "a retried batch keeps its sequence": 1,
     "a follower joins when it has caught up": 5,
     "a member that is to leave holds the watermark": 7,
+    "a broker follows what a snapshot changes": 0,
+    "a snapshot has the epochs of partitions": 0,
+    "a snapshot has the next producer id": 0,
+    "a waiting fetch is answered as soon as there is enough": 0,
     "an end waits for the start of the leader's epoch": 3,
     "an ended request is under way no more": 0,
     "an old leader's proposals are refused": 7,
