@@ -16,6 +16,10 @@ from tests.simulation.case_rules import CASES, play
 from tests.simulation.checker import ViolationError
 from tests.simulation.rules import BAD_DAY_RULES, BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
+from tests.simulation.transaction_day import TransactionDay
+from tests.simulation.transaction_rules import TRANSACTION_RULES
+
+ALL_RULES = {**RULES, **TRANSACTION_RULES}
 
 
 def collect_rarely() -> None:
@@ -49,8 +53,12 @@ def run_one(seed: int, kind: type[Simulation]) -> int:
 
 def seeds_until_noticed(rule: str, start: int, most: int) -> tuple[int, str] | None:
     """Return after how many seeds a rule that is switched off was noticed, and how; None if it was not."""
-    kind = BadDay if rule in BAD_DAY_RULES else Simulation
-    with RULES[rule]():
+    kind: type[Simulation] = Simulation
+    if rule in BAD_DAY_RULES:
+        kind = BadDay
+    elif rule in TRANSACTION_RULES:
+        kind = TransactionDay
+    with ALL_RULES[rule]():
         for count in range(1, most + 1):
             outcome = run_seed(start + count - 1, kind)
             if isinstance(outcome, str):
@@ -94,19 +102,24 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one only, and print its history")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
-    parser.add_argument("--without", metavar="RULE", choices=sorted(RULES), help="switch a rule off: a seed must fail")
+    parser.add_argument(
+        "--without", metavar="RULE", choices=sorted(ALL_RULES), help="switch a rule off: a seed must fail"
+    )
     parser.add_argument("--rules", action="store_true", help="switch each rule off in turn")
     parser.add_argument(
         "--cases", action="store_true", help="play the case of each rule for bad days, with it and without"
     )
     parser.add_argument("--bad-day", action="store_true", help="with hanging brokers, thin links and far ones")
+    parser.add_argument("--transactions", action="store_true", help="with transactions and their coordinators")
     arguments = parser.parse_args()
-    kind = BadDay if arguments.bad_day else Simulation
+    kind = TransactionDay if arguments.transactions else BadDay if arguments.bad_day else Simulation
     collect_rarely()
     if arguments.cases:
         return play_cases()
     if arguments.rules or arguments.without:
-        wanted = sorted(RULES) if arguments.rules else [arguments.without]
+        wanted = (
+            sorted(TRANSACTION_RULES if arguments.transactions else RULES) if arguments.rules else [arguments.without]
+        )
         return run_without(wanted, arguments.start, arguments.seeds)
     if arguments.seed is not None:
         return run_one(arguments.seed, kind)

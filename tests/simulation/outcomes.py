@@ -89,6 +89,11 @@ class Outcomes:
         if not error.possibly_persisted:
             self._absent[value] = str(error)
 
+    def forget(self, number: int) -> None:
+        """The program of a producer ends: nobody waits for its outcomes."""
+        for value in [value for value in self._open if value // PRODUCER_STEP == number]:
+            del self._open[value]
+
     def _settle(self, value: int) -> None:
         self._world.trace(b"outcome %d" % value)
         if self._open.pop(value, None) is None:

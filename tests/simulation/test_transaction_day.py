@@ -1,0 +1,80 @@
+"""Transactions and groups keep their promises in simulated clusters, and the simulation notices when a rule is off.
+
+In full: `python -m tests.simulation --transactions --seeds 2000`, and with `--rules`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.__main__ import run_seed, seeds_until_noticed
+from tests.simulation.run import Outcome
+from tests.simulation.transaction_day import TransactionDay
+from tests.simulation.transaction_rules import TRANSACTION_RULES
+
+# The seed that notices a rule that is off; see `test_simulation`.
+NOTICED_BY = {
+    "a coordinator answers when its replicas have what it says": 0,
+    "a coordinator completes what the one before decided": 0,
+    "a coordinator reads the offsets of the one before": 0,
+    "a coordinator reads the log of the one before": 2,
+    "a member that is silent leaves its group": 0,
+}
+
+MOST_SEEDS = 40
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_transactions_and_groups_keep_their_promises(seed: int) -> None:
+    outcome = run_seed(seed, TransactionDay)
+    assert isinstance(outcome, Outcome), outcome
+
+
+def test_transaction_days_have_all_that_they_are_about() -> None:
+    """Transactions are committed and aborted, programs end and begin, and groups rebalance, in a few seeds."""
+    history: list[str] = []
+    committed = aborted = commits = generations = 0
+    for seed in range(12):
+        day = TransactionDay(seed)
+        day.run()
+        history += day.world.history
+        committed += day.ledger.committed_count
+        aborted += day.ledger.aborted_count
+        commits += day.groups.commit_count
+        generations += len(day.groups.generations)
+    assert min(committed, aborted) > 10
+    assert commits > 100
+    assert generations > 20
+    for text in ("another instance of", "kill engine", "kill member", "pause member"):
+        assert any(text in line for line in history), text
+
+
+@pytest.mark.parametrize("rule", NOTICED_BY)
+def test_a_rule_that_is_off_is_noticed(rule: str) -> None:
+    assert seeds_until_noticed(rule, NOTICED_BY[rule], MOST_SEEDS) is not None
+
+
+def test_only_rules_have_seeds() -> None:
+    assert set(NOTICED_BY) <= set(TRANSACTION_RULES)
+
+
+def test_another_process_gives_the_same_bytes() -> None:
+    program = (
+        "from tests.simulation.transaction_day import TransactionDay; d = TransactionDay(5);"
+        "print(d.run().digest, d.ledger.committed_count, d.groups.commit_count)"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1

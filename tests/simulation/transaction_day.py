@@ -1,0 +1,204 @@
+"""Transactions: programs that write them, coordinators that decide them, and consumers of what is committed.
+
+The faults are some of the usual ones, and those of programs: one ends in the middle of its transaction, and perhaps
+begins again; another instance begins beside it; a member of the group ends, or stops for a while. Times that the
+product means for real clusters are as short as those of this one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import MappingProxyType
+from typing import cast
+
+from kafkaprod.broker.cluster import coordinator_log, marker_replication
+from kafkaprod.broker.coordinator.coordinators import GROUPS, TRANSACTIONS
+from kafkaprod.broker.coordinator.group import Group
+from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
+from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from tests.simulation.batch_logs import BatchLog
+from tests.simulation.checker import ViolationError
+from tests.simulation.committed_reading import BatchConsumer, CommittedConsumer
+from tests.simulation.coordinating import INTERNAL_TOPICS, CoordinatingNode
+from tests.simulation.grouping import GroupLedger, GroupMember
+from tests.simulation.ledger import Ledger
+from tests.simulation.nodes import BrokerNode
+from tests.simulation.rules import replaced
+from tests.simulation.run import CHECK_EACH_EVENTS, REST_MS, STARTS_MS, Outcome, Simulation
+from tests.simulation.transacting import OffsetsReader, TransactionalNode
+
+TOPIC = "payments"
+MOST_INSTANCES = 8
+REPLICAS_MS = 400
+
+
+class TransactionDay(Simulation):
+    """See the module docstring.
+
+    Attributes:
+        ledger: What programs know of their transactions.
+        programs: All instances.
+    """
+
+    node_type: type[BrokerNode] = CoordinatingNode
+    topics: Mapping[str, int] = MappingProxyType({TOPIC: 2, **dict.fromkeys(INTERNAL_TOPICS, 1)})
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.ledger = Ledger(self.world, self._is_lossy)
+        self.programs: list[TransactionalNode] = []
+        self.consumers: list[CommittedConsumer] = []
+        self.offsets_reader: OffsetsReader | None = None
+        self.groups = GroupLedger(self._is_lossy)
+        self.members: list[GroupMember] = []
+        chance = self.world.random
+        self.controller.levels = {TRANSACTION_VERSION: chance.choice((0, 1, 2, 2))}
+        max_batches = chance.choice((3, 100, 100))
+        for broker in self.brokers.values():
+            broker.settings.max_batches = max_batches
+        usual = [kind for kind in self._kinds if kind.__name__ != "_recreate_topic"][:4] or [self._crash]
+        own = [self._replace_program, self._crash_program, self._crash_member, self._pause_member]
+        self._kinds = [*usual, *chance.sample(own, chance.randint(1, 4))]
+
+    def run(self) -> Outcome:
+        """See `Simulation.run`."""
+        with ExitStack() as scaled:
+            scaled.enter_context(replaced(coordinator_log, "COMMIT_TIMEOUT_MS", REPLICAS_MS))
+            scaled.enter_context(replaced(marker_replication, "_TIMEOUT_MS", REPLICAS_MS))
+            scaled.enter_context(replaced(Group.__init__, "__defaults__", (self._new_uuid,)))
+            outcome = super().run()
+            self._run_while(lambda: self._what_is_left() is not None, REST_MS)
+        if not self._is_lossy():
+            left = self._what_is_left()
+            if left is not None:
+                raise ViolationError(f"rest: {left}")
+            self.ledger.check_end(consumer.process.name for consumer in self.consumers)
+        return outcome
+
+    def _is_lossy(self) -> bool:
+        return bool(self.checker.lost_with_power)
+
+    def _new_uuid(self) -> uuid.UUID:
+        return uuid.UUID(int=self.world.random.getrandbits(128))
+
+    def _what_is_left(self) -> str | None:
+        """Return what is not as it will be in the end."""
+        if not self._has_read_all():
+            return "a transaction stays open, or its end is not read"
+        owned = sorted(partition for member in self.members for partition in member.owned)
+        if owned != list(range(self.topics[TOPIC])) and any(member.process.is_up for member in self.members):
+            return f"members of the group own the partitions {owned}"
+        assert self.offsets_reader is not None
+        for name, offset in self.offsets_reader.found.items():
+            if offset < self.ledger.offset_floor(name):
+                return f"the group of {name} has the offset {offset}, not {self.ledger.offset_floor(name)}"
+        return None
+
+    def _has_read_all(self) -> bool:
+        logs = self._logs()
+        return all(
+            consumer.offsets[key] == log.end_offset
+            for consumer in self.consumers
+            for key, log in logs
+            if key in consumer.offsets
+        )
+
+    def _logs(self) -> list[tuple[PartitionKey, BatchLog]]:
+        """Return the log of each leader."""
+        found = []
+        for key, partition in self._image().partitions.items():
+            broker = self.brokers.get(partition.leader)
+            if broker is not None and key in broker.logs:
+                found.append((key, cast(BatchLog, broker.logs[key])))
+        return found
+
+    def _run(self, end_ms: int) -> None:
+        self.world.run_until(end_ms, self._check, CHECK_EACH_EVENTS)
+
+    def _check(self) -> None:
+        self.checker.check_all()
+        self.ledger.check_stable(
+            cast(BatchLog, log) for broker in self.brokers.values() for log in broker.logs.values()
+        )
+
+    def _are_idle(self) -> bool:
+        return super()._are_idle() and all(program.is_idle for program in self.programs)
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def _start_clients(self) -> None:
+        keys = self._keys(TOPIC)
+        self._run_while(lambda: not self._is_coordinating(), STARTS_MS)
+        names = ("ada", "bob")[: self.world.random.choice((1, 2, 2))]
+        for name in names:
+            self._start_program(name)
+        self.offsets_reader = OffsetsReader(self.world, self.brokers, self.ledger, TOPIC, names)
+        for number in range(2):
+            name = f"committed consumer {number}"
+            self.consumers.append(CommittedConsumer(self.world, self.brokers, self.checker, self.ledger, name, keys))
+        BatchConsumer(self.world, self.brokers, self.checker, "consumer", keys)
+        for _ in range(self.world.random.choice((1, 2, 3))):
+            self._start_member()
+
+    def _start_member(self) -> None:
+        self.members.append(
+            GroupMember(self.world, self.brokers, self.groups, len(self.members), TOPIC, self.topics[TOPIC])
+        )
+
+    def _is_coordinating(self) -> bool:
+        standings = [broker.handler_broker.standing for broker in self.brokers.values()]
+        return all(
+            any(standing.refusal(coordinator) is ErrorCode.NONE for standing in standings)
+            for coordinator in (GROUPS, TRANSACTIONS)
+        )
+
+    def _start_program(self, name: str) -> None:
+        number = len(self.programs)
+        program = TransactionalNode(self.world, self.brokers, self.outcomes, self.ledger, number, TOPIC, name)
+        self.programs.append(program)
+        self.engines.append(program)
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def _replace_program(self) -> None:
+        """Begin another instance of a program beside the one that runs."""
+        if len(self.programs) < MOST_INSTANCES:
+            name = self.world.random.choice(self.programs).transactional_id
+            self.world.note(f"another instance of {name} begins")
+            self._start_program(name)
+
+    def _crash_program(self) -> None:
+        """End an instance of a program, and perhaps begin another one later."""
+        chance = self.world.random
+        running = [program for program in self.programs if not program.is_over]
+        if not running:
+            return
+        program = chance.choice(running)
+        self.world.note(f"kill {program.process.name}, {program.transactional_id}")
+        program.crash()
+        if chance.random() < 0.7 and len(self.programs) < MOST_INSTANCES:
+            self.world.at(chance.randint(1, 600), lambda: self._start_program(program.transactional_id))
+
+    def _crash_member(self) -> None:
+        """End a member of the group, and begin another one later."""
+        chance = self.world.random
+        member = chance.choice(self.members)
+        if member.process.is_up and len(self.members) < MOST_INSTANCES:
+            self.world.note(f"kill {member.process.name}")
+            member.process.is_up = False
+            self.world.at(chance.randint(1, 500), self._start_member)
+
+    def _pause_member(self) -> None:
+        """Stop a member for a while: what it does then may be of an older generation."""
+        process = self.world.random.choice(self.members).process
+        length_ms = self.world.random.randint(10, 900)
+        self.world.note(f"pause {process.name} for {length_ms}")
+        process.paused_until_ms = self.world.now_ms + length_ms
+
+    def _heal(self) -> None:
+        super()._heal()
+        for member in self.members:
+            member.process.paused_until_ms = 0
