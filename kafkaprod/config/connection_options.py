@@ -273,7 +273,8 @@ class ConnectionOptions:
         MechanismName(),
         MEDIUM,
         "How to log in. The broker's list of mechanisms never changes it. AWS_MSK_IAM signs tokens of OAUTHBEARER with "
-        "AWS credentials (`pip install 'kafkaprod[msk]'`). Other names are looked up among the entry points "
+        "AWS credentials (`pip install 'kafkaprod[msk]'`), GSSAPI is Kerberos (`pip install 'kafkaprod[kerberos]'`). "
+        "Other names are looked up among the entry points "
         "`kafkaprod.sasl_mechanisms` of installed packages.",
         aliases=("sasl.mechanisms",),
     )

@@ -1,7 +1,8 @@
-"""Java's `sasl.jaas.config`, so far as it is a user name and a password, or a client of an OAuth provider.
+"""Java's `sasl.jaas.config`, so far as it is a user name and a password, a client of an OAuth provider, or Kerberos.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
     org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="me" clientSecret="secret";
+    com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/etc/me.keytab" principal="me@REALM";
 
 Text in, options out: no class is loaded by its name. Source: Kafka documentation "JAAS configuration".
 """
@@ -30,6 +31,16 @@ _AWS_SETTINGS: Final = {
     "awsRoleSessionName": "sasl_aws_role_session_name",
     "awsStsRegion": "sasl_aws_region",
 }
+_KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+_KERBEROS_SETTINGS: Final = {
+    "keyTab": "sasl_kerberos_keytab",
+    "principal": "sasl_kerberos_principal",
+    "serviceName": "sasl_kerberos_service_name",
+}
+# What Java has to know, and a Kerberos library does by itself.
+_KERBEROS_SWITCHES: Final = frozenset(
+    {"useKeyTab", "useTicketCache", "storeKey", "renewTGT", "doNotPrompt", "isInitiator", "refreshKrb5Config", "debug"}
+)
 _EXTENSION: Final = "extension_"
 _HEAD = re.compile(r"([\w.$]+)\s+(?:required|requisite|sufficient|optional)(?=[\s;]|$)")
 _ASSIGNMENT = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))\s*""", re.DOTALL)
@@ -37,7 +48,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def parse_jaas(value: object) -> dict[str, object]:
-    """Return the options that a JAAS entry stands for: user name and password, or a client's id and secret.
+    """Return the options that a JAAS entry stands for: name and password, a client's id and secret, or a keytab.
 
     Raises:
         ConfigError: It is malformed, or of a login module that has no equivalent; the entry is not shown.
@@ -52,6 +63,8 @@ def parse_jaas(value: object) -> dict[str, object]:
         return _oauth_options(_parse_assignments(assignments))
     if module == _AWS_MODULE:
         return _translated(_parse_assignments(assignments), _AWS_SETTINGS)
+    if module == _KERBEROS_MODULE:
+        return _kerberos_options(_parse_assignments(assignments))
     if module not in _MODULES:
         raise ConfigError(
             f"sasl.jaas.config names the login module {module}, which has no equivalent: give sasl_plain_username and "
@@ -78,6 +91,15 @@ def _oauth_options(settings: dict[str, str]) -> dict[str, object]:
         pairs = [f"{name.removeprefix(_EXTENSION)}={settings[name]}" for name in extensions]
         options["sasl_oauthbearer_extensions"] = ",".join(pairs)
     return options
+
+
+def _kerberos_options(settings: dict[str, str]) -> dict[str, object]:
+    named = {name: value for name, value in settings.items() if name not in _KERBEROS_SWITCHES}
+    if "keyTab" in named and settings.get("useKeyTab", "false").lower() != "true":
+        raise ConfigError(
+            "sasl.jaas.config names a keyTab without useKeyTab=true, and Java would not read it: add that"
+        )
+    return _translated(named, _KERBEROS_SETTINGS)
 
 
 def _parse_assignments(text: str) -> dict[str, str]:

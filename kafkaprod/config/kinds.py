@@ -281,7 +281,7 @@ class Choice:
         return repr(value)
 
 
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 
 
 class MechanismName:
@@ -293,7 +293,7 @@ class MechanismName:
 
     def parse(self, value: object) -> str:
         name = value.strip().upper() if isinstance(value, str) else ""
-        if not _MECHANISM.fullmatch(name) or name == "GSSAPI":
+        if not _MECHANISM.fullmatch(name):
             raise ValueError(value)
         return name
 

@@ -111,8 +111,8 @@ class OptionTypes(TypedDict, total=False):
     ssl_endpoint_identification_algorithm: Any
     sasl_mechanism: str | None
     """How to log in. The broker's list of mechanisms never changes it. AWS_MSK_IAM signs tokens of OAUTHBEARER with AWS
-    credentials (`pip install 'kafkaprod[msk]'`). Other names are looked up among the entry points
-    `kafkaprod.sasl_mechanisms` of installed packages."""
+    credentials (`pip install 'kafkaprod[msk]'`), GSSAPI is Kerberos (`pip install 'kafkaprod[kerberos]'`). Other names
+    are looked up among the entry points `kafkaprod.sasl_mechanisms` of installed packages."""
     sasl_mechanisms: str | None
     sasl_plain_username: str | None
     """User name for PLAIN and SCRAM."""
@@ -193,6 +193,15 @@ class OptionTypes(TypedDict, total=False):
     """PEM file of the authorities that the token endpoint is checked by. None: the system's."""
     https_ca_pem: str | None
     """The same as PEM text."""
+    sasl_kerberos_service_name: str
+    """The first part of the brokers' principal, `kafka/broker.example.com@EXAMPLE.COM` (GSSAPI)."""
+    sasl_kerberos_domain_name: str | None
+    """The second part of that principal where it is no broker's own name. None: the host that is connected to."""
+    sasl_kerberos_principal: str | None
+    """This client's principal. None: the first one of the keytab, or the one of the credential cache."""
+    sasl_kerberos_keytab: str | os.PathLike[str] | None
+    """Keytab with the client's key. Tickets are then fetched, and fetched again before they end. None: the credential
+    cache of the environment (`kinit`, `$KRB5CCNAME`), or the keytab in `$KRB5_CLIENT_KTNAME`."""
     acks: int | str
     """Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none."""
     request_required_acks: int | str

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kafkaprod.compression import CODEC_IDS
 from kafkaprod.config.hook_kinds import PartitionerKind, SerializerKind
+from kafkaprod.config.kerberos_options import KerberosOptions
 from kafkaprod.config.kinds import (
     INT64_MAX,
     Acks,
@@ -28,7 +29,6 @@ from kafkaprod.config.kinds import (
     Text,
     kilobytes,
 )
-from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, Section
 from kafkaprod.config.topic_options import TopicOptions, TopicOptionsKind
 from kafkaprod.structs import INT32_MAX
@@ -44,7 +44,7 @@ _METRICS: Final = Section("Metrics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
-class ProducerOptions(OAuthOptions):
+class ProducerOptions(KerberosOptions):
     """All options of a producer, as typed attributes."""
 
     # -- delivery ------------------------------------------------------------------------------------------------------

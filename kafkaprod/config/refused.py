@@ -11,7 +11,7 @@ _PEM: Final = (
 )
 _INLINE_PEM: Final = "give PEM text as ssl_ca_pem, ssl_certificate_pem and ssl_key_pem, or an ssl_context"
 _PARAMETERS_OF_TLS: Final = "give an ssl_context with the settings you want"
-_KERBEROS: Final = "Kerberos (GSSAPI) is not supported; use SCRAM-SHA-512 or OAUTHBEARER"
+_TICKETS: Final = "tickets are fetched with sasl_kerberos_keytab, and again before they end; leave it out"
 _OAUTH: Final = (
     "give sasl_oauthbearer_token_endpoint_url and the client's id and secret, or fetch the token in your own code and "
     "give it as sasl_oauth_token_provider"
@@ -52,15 +52,11 @@ REFUSED: Final[dict[str, str]] = {
     "sasl.login.refresh.window.jitter": _TOKEN_REFRESH,
     "sasl.login.refresh.min.period.seconds": _TOKEN_REFRESH,
     "sasl.login.refresh.buffer.seconds": _TOKEN_REFRESH,
-    "sasl.kerberos.service.name": _KERBEROS,
-    "sasl.kerberos.kinit.cmd": _KERBEROS,
-    "sasl.kerberos.principal": _KERBEROS,
-    "sasl.kerberos.keytab": _KERBEROS,
-    "sasl.kerberos.name": _KERBEROS,
-    "sasl.kerberos.domain.name": _KERBEROS,
-    "sasl.kerberos.ticket.renew.window.factor": _KERBEROS,
-    "sasl.kerberos.ticket.renew.jitter": _KERBEROS,
-    "sasl.kerberos.min.time.before.relogin": _KERBEROS,
+    "sasl.kerberos.kinit.cmd": _TICKETS,
+    "sasl.kerberos.name": "use sasl_kerberos_service_name and sasl_kerberos_domain_name",
+    "sasl.kerberos.ticket.renew.window.factor": _TICKETS,
+    "sasl.kerberos.ticket.renew.jitter": _TICKETS,
+    "sasl.kerberos.min.time.before.relogin": _TICKETS,
     "sasl.oauthbearer.jwt.validator.class": _VALIDATION,
     "sasl.oauthbearer.scope.claim.name": _VALIDATION,
     "sasl.oauthbearer.sub.claim.name": _VALIDATION,

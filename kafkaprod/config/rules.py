@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kafkaprod.config.kerberos_options import SERVICE_NAME
 from kafkaprod.config.kinds import SecretText
 from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.option import options_of
@@ -257,6 +258,11 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: "sasl_aws_profile and sasl_aws_role_arn are given together: credentials have one source",
     ),
     Rule(
+        "`sasl_kerberos_` options need `sasl_mechanism` GSSAPI",
+        lambda c: c.sasl_mechanism != "GSSAPI" and bool(_kerberos_options(c)),
+        lambda c: f"{', '.join(_kerberos_options(c))} has no effect with sasl_mechanism={c.sasl_mechanism}: use GSSAPI",
+    ),
+    Rule(
         "`ssl_` options need `security_protocol` SSL or SASL_SSL",
         lambda c: not c.security_protocol.endswith("SSL") and bool(_tls_files(c) or c.ssl_context),
         lambda c: (
@@ -321,6 +327,12 @@ def _twice_given(c: ProducerOptions) -> list[list[str]]:
 def _aws_options(c: ProducerOptions) -> list[str]:
     names = ("sasl_aws_region", "sasl_aws_profile", "sasl_aws_role_arn", "sasl_aws_role_session_name")
     return [name for name in names if getattr(c, name) is not None]
+
+
+def _kerberos_options(c: ProducerOptions) -> list[str]:
+    names = ("sasl_kerberos_domain_name", "sasl_kerberos_principal", "sasl_kerberos_keytab")
+    given = [name for name in names if getattr(c, name) is not None]
+    return given if c.sasl_kerberos_service_name == SERVICE_NAME else ["sasl_kerberos_service_name", *given]
 
 
 def _wrong_topic(c: ProducerOptions) -> str | None:

@@ -124,13 +124,17 @@ def mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None
     if name in ("OAUTHBEARER", "AWS_MSK_IAM"):
         from kafkaprod.security.oauthbearer import OAuthBearerMechanism
 
-        return partial(OAuthBearerMechanism, token_provider(config))
-    if credentials is None:
-        credentials = password_credentials(config)
-    assert credentials is not None
+        provider = token_provider(config)
+        return lambda host: OAuthBearerMechanism(provider)
+    if name == "GSSAPI":
+        from kafkaprod.security.kerberos import kerberos_mechanisms
+
+        return kerberos_mechanisms(config)
+    logins = password_credentials(config) if credentials is None else credentials
+    assert logins is not None
     make = password_mechanism(name)
-    make(*credentials.reveal())  # refuses unusable credentials now, not at the first connection
-    return partial(PasswordMechanism, name, credentials, make)
+    make(*logins.reveal())  # refuses unusable credentials now, not at the first connection
+    return lambda host: PasswordMechanism(name, logins, make)
 
 
 def password_mechanism(name: str) -> Callable[[str, str], Mechanism]:

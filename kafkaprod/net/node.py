@@ -122,7 +122,7 @@ class NodeConnection(Channel):
         self._attempt_ms = setup_timeout_ms
         self._is_plain = settings.tls is None
         self._tls = settings.tls
-        self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism()
+        self._mechanism: Mechanism | None = None if settings.mechanism is None else settings.mechanism(node.host)
         self.protocol = Connection(
             client_id=settings.options.client_id,
             software_name=SOFTWARE_NAME,
@@ -321,7 +321,7 @@ class NodeConnection(Channel):
         if challenge is None:
             if self._mechanism is None:  # a mechanism is used once: this is a re-authentication
                 assert self._settings.mechanism is not None
-                self._mechanism = self._settings.mechanism()
+                self._mechanism = self._settings.mechanism(self.node.host)
             call: Callable[[], bytes | None] = self._mechanism.first
         else:
             assert self._mechanism is not None

@@ -3,17 +3,20 @@
     [project.entry-points."kafkaprod.sasl_mechanisms"]
     "X-TICKET" = "mypackage.login:make_mechanisms"
 
-The function takes the client's configuration and returns a function without arguments that makes a
-`security.sasl.Mechanism` for one login. So a mechanism works wherever options are text: commands, files, Spark.
+The function takes the client's configuration and returns a function that makes a `security.sasl.Mechanism` for one
+login. That one has no argument, or one: the host that is connected to. So a mechanism works wherever options are text:
+commands, files, Spark.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.security.sasl import MechanismFactory
+from kafkaprod.security.sasl import Mechanism, MechanismFactory
 
 GROUP: Final = "kafkaprod.sasl_mechanisms"
 
@@ -35,9 +38,16 @@ def installed_mechanism(name: str, config: Any) -> MechanismFactory:
             f"name in {GROUP} (there: {', '.join(sorted(found)) or 'none'})"
         )
     try:
-        factory: MechanismFactory = found[name].load()(config)
+        make: Callable[..., Mechanism] = found[name].load()(config)
+        takes_host = _takes_host(make)
     except Exception as error:
         raise ConfigError(
             f"sasl_mechanism={name}: {found[name].value} failed with {type(error).__name__}: {error}"
         ) from error
-    return factory
+    return make if takes_host else lambda host: make()
+
+
+def _takes_host(make: Callable[..., Mechanism]) -> bool:
+    given = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(make).parameters.values()
+    return any(one.kind in given and one.default is inspect.Parameter.empty for one in parameters)

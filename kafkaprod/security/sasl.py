@@ -35,8 +35,8 @@ class Mechanism(Protocol):
         ...
 
 
-MechanismFactory = Callable[[], Mechanism]
-"""Makes a fresh mechanism for one login; must not block."""
+MechanismFactory = Callable[[str], Mechanism]
+"""Makes a fresh mechanism for one login at a host, which has the name that it is connected by; must not block."""
 
 
 class PasswordLogins:

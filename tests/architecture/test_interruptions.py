@@ -40,6 +40,7 @@ IMPORTS_APART = {
     "kafkaprod/net/proxy.py": "engine/wiring.py makes it apart",
     "kafkaprod/protocol/messages/__init__.py": "declarations, which a second try imports; the room starts no threads",
     "kafkaprod/security/assertions.py": "on the thread that fetches tokens",
+    "kafkaprod/security/kerberos.py": "engine/wiring.py calls it apart",
     "kafkaprod/security/msk.py": "engine/wiring.py calls it apart",
 }
 # Commands are programs of their own; a load and Spark's tasks end with the exception that interrupts them.

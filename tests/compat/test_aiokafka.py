@@ -17,6 +17,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from kafkaprod.compat import aiokafka as compat
 from kafkaprod.compat.aiokafka import AIOKafkaProducer, errors
+from kafkaprod.compat.aiokafka.options import engine_options
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from tests.kafka.ports import free_ports
 from tests.support.compat.standins import without_original
@@ -140,13 +141,26 @@ async def test_errors_of_arguments_and_records(servers: str, topic: str) -> None
         ({"acks": 2}, "ACKS"),
         ({"compression_type": "brotli"}, "compression"),
         ({"acks": 1, "enable_idempotence": True}, "not supported"),
-        ({"sasl_mechanism": "GSSAPI"}, "use SCRAM"),
         ({"security_protocol": "SSL"}, "ssl_context"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         AIOKafkaProducer(**options)
+
+
+async def test_a_login_with_kerberos_names_the_service_as_there() -> None:
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "brokers"}
+    given = inspect.signature(AIOKafkaProducer).bind(**login, sasl_kerberos_domain_name="all.example.com")
+    given.apply_defaults()
+    options = engine_options(given.arguments)
+    assert options["sasl_mechanism"] == "GSSAPI"
+    assert (options["sasl_kerberos_service_name"], options["sasl_kerberos_domain_name"]) == (
+        "brokers",
+        "all.example.com",
+    )
+    given.arguments["security_protocol"] = "PLAINTEXT"
+    assert not [name for name in engine_options(given.arguments) if "sasl" in name]
 
 
 async def test_without_acknowledgements_futures_have_none(servers: str, topic: str) -> None:

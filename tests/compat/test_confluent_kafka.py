@@ -26,6 +26,7 @@ from kafkaprod.compat.confluent_kafka import (
 )
 from kafkaprod.compat.confluent_kafka import error as our_error
 from kafkaprod.compat.confluent_kafka.codes import CODES
+from kafkaprod.compat.confluent_kafka.options import read as read_options
 from kafkaprod.compat.confluent_kafka.serialization import IntegerSerializer, StringSerializer
 from tests.kafka.ports import free_ports
 from tests.support.compat.standins import without_original
@@ -452,3 +453,13 @@ def test_without_confluent_kafka_there_are_errors_with_its_names_and_bases() -> 
             assert getattr(ours, name) is not kind, name
             bases = {base.__name__ for base in kind.__mro__} - {"_KafkaClientError"}
             assert bases <= {base.__name__ for base in getattr(ours, name).__mro__}, name
+
+
+def test_options_of_kerberos_are_read_with_its_mechanism_only() -> None:
+    given = {"security.protocol": "SASL_SSL", "sasl.kerberos.keytab": "f", "sasl.kerberos.service.name": "brokers"}
+    relogin = {"sasl.kerberos.min.time.before.relogin": 60_000}
+    read = read_options({**given, **relogin, "sasl.mechanisms": "GSSAPI"}).engine
+    assert (read["sasl.mechanism"], read["sasl.kerberos.service.name"]) == ("GSSAPI", "brokers")
+    assert read["sasl.kerberos.keytab"] == "f"
+    others = read_options({**given, "sasl.mechanisms": "PLAIN"}).engine
+    assert not [name for name in (*read, *others) if "relogin" in name or (name in others and "kerberos" in name)]

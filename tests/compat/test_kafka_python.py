@@ -21,6 +21,7 @@ from kafka.producer.future import RecordMetadata as TheirMetadata
 from kafkaprod.compat import kafka_python as compat
 from kafkaprod.compat.kafka_python import KafkaProducer, TopicPartition, errors
 from kafkaprod.compat.kafka_python.future import Future
+from kafkaprod.compat.kafka_python.options import effective, engine_options
 from kafkaprod.compat.kafka_python.partitioner import DefaultPartitioner, Partitioner, murmur2
 from kafkaprod.compat.kafka_python.producer.future import RecordMetadata
 from tests.kafka.ports import free_ports
@@ -99,7 +100,6 @@ def test_the_value_of_an_unknown_or_refused_option_is_not_shown(name: str) -> No
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({"sasl_kerberos_domain_name": "x"}, "use SCRAM"),
         ({"metric_reporters": [object]}, "metrics()"),
         ({"socket_options": [(1, 2, 3)]}, "send_buffer_bytes"),
     ],
@@ -107,6 +107,26 @@ def test_the_value_of_an_unknown_or_refused_option_is_not_shown(name: str) -> No
 def test_what_is_not_offered_says_what_to_do(options: dict[str, Any], advice: str) -> None:
     with pytest.raises(errors.KafkaConfigurationError, match=re.escape(advice)):
         KafkaProducer(**options)
+
+
+@pytest.mark.parametrize(
+    ("given", "service"),
+    [
+        ({}, (None, None)),
+        ({"sasl_kerberos_service_name": "brokers"}, ("brokers", None)),
+        ({"sasl_kerberos_domain_name": "all.example.com"}, (None, "all.example.com")),
+        ({"sasl_kerberos_name": "brokers@all.example.com"}, ("brokers", "all.example.com")),
+        ({"sasl_kerberos_name": "kafka/b1.example.com@EXAMPLE.COM"}, ("kafka", "b1.example.com")),
+    ],
+)
+def test_a_login_with_kerberos_names_the_service_as_there(
+    given: dict[str, Any], service: tuple[str | None, str | None]
+) -> None:
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI", **given}
+    options = engine_options(login, effective(login))
+    assert (options.get("sasl_kerberos_service_name"), options.get("sasl_kerberos_domain_name")) == service
+    others = engine_options(given, effective(given))
+    assert not [name for name in others if "kerberos" in name]
 
 
 def test_no_broker_is_an_error_of_the_constructor_in_a_retry_loop() -> None:

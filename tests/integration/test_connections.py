@@ -119,14 +119,14 @@ def test_login(kafka: KafkaCluster, listener: str, mechanism: str) -> None:
     assert kafka.certificates is not None
     tls = trusting(kafka.certificates.ca) if listener == "SASL_SSL" else None
     make = MECHANISMS[mechanism]
-    works(kafka.bootstrap(listener), connection_settings(tls=tls, mechanism=lambda: make("alice-secret")))
+    works(kafka.bootstrap(listener), connection_settings(tls=tls, mechanism=lambda host: make("alice-secret")))
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("mechanism", [name for name in MECHANISMS if name != "OAUTHBEARER"])
 def test_a_wrong_password_is_refused(kafka: KafkaCluster, mechanism: str) -> None:
     make = MECHANISMS[mechanism]
-    settings = connection_settings(mechanism=lambda: make("wrong-canary"))
+    settings = connection_settings(mechanism=lambda host: make("wrong-canary"))
     failure = refusal(kafka.bootstrap("SASL_PLAINTEXT"), settings)
     assert isinstance(failure.error, AuthenticationError)
     assert failure.stage is ConnectionStage.SASL
@@ -138,7 +138,7 @@ def test_a_mechanism_the_broker_does_not_offer_is_refused_with_the_list(kafka: K
     class Unheard(PlainMechanism):
         name = "UNHEARD-OF"
 
-    settings = connection_settings(mechanism=lambda: Unheard("alice", "x"))
+    settings = connection_settings(mechanism=lambda host: Unheard("alice", "x"))
     failure = refusal(kafka.bootstrap("SASL_PLAINTEXT"), settings)
     assert isinstance(failure.error, AuthenticationError)
     assert "SCRAM-SHA-512" in str(failure.error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kafkaprod.compat.aiokafka.errors import OptionError
 from kafkaprod.compat.translation import servers_once
 from kafkaprod.compression import CODEC_IDS
 
@@ -61,8 +60,6 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("Invalid compression type!")
     if is_idempotent and acks is not MISSING and acks not in ("all", -1):
         raise ValueError(f"acks={acks} not supported if enable_idempotence=True")
-    if given["sasl_kerberos_domain_name"] is not None or given["sasl_mechanism"] == "GSSAPI":
-        raise OptionError("Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER")
     if given["security_protocol"] in ("SSL", "SASL_SSL") and given["ssl_context"] is None:
         raise ValueError("`ssl_context` is mandatory if security_protocol=='SSL'")
     options = {name: given[theirs] for theirs, name in _PLAIN.items() if given[theirs] is not None}
@@ -78,6 +75,9 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
         if given["sasl_oauth_token_provider"] is not None:
             options["oauth_cb"] = None
             options["sasl_oauth_token_provider"] = given["sasl_oauth_token_provider"]
+        if given["sasl_mechanism"] == "GSSAPI":
+            options["sasl_kerberos_service_name"] = given["sasl_kerberos_service_name"]
+            options["sasl_kerberos_domain_name"] = given["sasl_kerberos_domain_name"]
     else:
         options.pop("sasl_plain_username", None)
         options.pop("sasl_plain_password", None)

@@ -38,8 +38,8 @@ VOID: Final = frozenset(
     enable.sasl.oauthbearer.unsecure.jwt internal.termination.signal log.connection.close log.queue log.thread.name
     log_level message.copy.max.bytes metadata.request.timeout.ms opaque produce.offset.report
     queue.buffering.backpressure.threshold queuing.strategy receive.message.max.bytes reconnect.backoff.jitter.ms
-    socket.blocking.max.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
-    sticky.partitioning.linger.ms topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
+    sasl.kerberos.min.time.before.relogin socket.blocking.max.ms socket.keepalive.enable socket.max.fails
+    socket.nagle.disable sticky.partitioning.linger.ms topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     """.split()  # noqa: SIM905
 )
@@ -193,6 +193,9 @@ def _set_limits(engine: dict[str, Any], given: Mapping[str, Any]) -> None:
     mechanism = given.get("sasl.mechanisms", given.get("sasl.mechanism"))
     if mechanism is not None and str(given.get("security.protocol", "")).upper().startswith("SASL"):
         engine["sasl.mechanism"] = mechanism
+    if str(mechanism).upper() != "GSSAPI":  # librdkafka reads them only then
+        for name in [name for name in engine if name.startswith("sasl.kerberos.")]:
+            del engine[name]
     if given.get("oauth_cb") is not None:
         engine["oauth_cb"] = given["oauth_cb"]
 

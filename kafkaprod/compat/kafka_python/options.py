@@ -95,13 +95,11 @@ _WHOLE_MS: Final = (
     "bootstrap_timeout_ms",
 )
 _REFUSED: Final = {
-    "sasl_kerberos_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
-    "sasl_kerberos_domain_name": "Kerberos is not offered: use SCRAM-SHA-512 or OAUTHBEARER",
     "metric_reporters": "reporters of kafka-python are not called: read metrics(), or use kafkaprod.Producer",
 }
 _HERE: Final = frozenset(  # evaluated by KafkaProducer itself
     {"key_serializer", "value_serializer", "partitioner", "metrics_enabled", *_VOID}
-    | {"api_version_auto_timeout_ms", "sasl_kerberos_service_name", "client_dns_lookup", "socket_options", *_REFUSED}
+    | {"api_version_auto_timeout_ms", "client_dns_lookup", "socket_options", *_REFUSED}
 )
 
 
@@ -146,6 +144,7 @@ def engine_options(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[s
     proxy = options.pop("socks5_proxy", None)  # the older name
     if proxy:
         options.setdefault("proxy_url", proxy)
+    _set_service(options)
     options |= {name: known[name] for name in ("client_id", "linger_ms")}
     options["bootstrap_servers"] = servers_once(known["bootstrap_servers"])
     if options.get("retries") == math.inf:
@@ -168,6 +167,21 @@ def _raise_limits(options: dict[str, Any]) -> None:
         request_ms = options.get("request_timeout_ms", DEFAULT_CONFIG["request_timeout_ms"])
         if delivery_ms < linger_ms + request_ms:
             options["request_timeout_ms"] = max(delivery_ms - linger_ms, 1)
+
+
+def _set_service(options: dict[str, Any]) -> None:
+    """Give the engine the brokers' service: `sasl_kerberos_name`, a text or a `gssapi.Name`, stands for both parts."""
+    whole = options.pop("sasl_kerberos_name", None)
+    if whole is not None:
+        service, at, host = str(whole).partition("@")
+        if "/" in service:  # a principal: kafka/broker.example.com@EXAMPLE.COM
+            service, at, host = service.partition("/")  # the realm is that of the host
+        if not (service and at and host):
+            raise OptionError("sasl_kerberos_name is not of the form service@host, such as kafka@broker.example.com")
+        options |= {"sasl_kerberos_service_name": service, "sasl_kerberos_domain_name": host}
+    if options.get("sasl_mechanism") != "GSSAPI":  # kafka-python reads them only then
+        options.pop("sasl_kerberos_service_name", None)
+        options.pop("sasl_kerberos_domain_name", None)
 
 
 def _check_socket_options(socket_options: Any) -> None:

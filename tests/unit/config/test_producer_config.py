@@ -331,7 +331,7 @@ def test_values_are_read_from_text_and_python(name: str, value: object, expected
         ("ssl_context", "context"),
         ("ssl_cafile", 5),
         ("ssl_cafile", b"ca.pem"),
-        ("sasl_mechanism", "GSSAPI"),
+        ("sasl_mechanism", "GSS API"),
         ("sasl_oauth_token_provider", lambda: "token"),
     ],
 )
@@ -517,6 +517,10 @@ CONFLICTS: list[tuple[dict[str, object], str]] = [
         },
         "credentials have one source",
     ),
+    (
+        {"sasl_kerberos_service_name": "k", "sasl.kerberos.keytab": "f"},
+        "sasl_kerberos_service_name, sasl_kerberos_keytab has no effect with sasl_mechanism=None: use GSSAPI",
+    ),
     ({"ssl_cafile": "ca.pem"}, "ssl_cafile has no effect with security_protocol=PLAINTEXT"),
     ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "without ssl_certfile"),
     (
@@ -640,7 +644,7 @@ def test_secret_is_hidden_everywhere_but_in_reveal(caplog: pytest.LogCaptureFixt
 
 
 def test_refused_secret_is_in_no_message_and_no_traceback() -> None:
-    for options in (login(linger_ms=-1), login(sasl_mechanism="GSSAPI"), login(sasl_plain_password=(CANARY,))):
+    for options in (login(linger_ms=-1), login(sasl_mechanism="GSS API"), login(sasl_plain_password=(CANARY,))):
         try:
             config(options)
         except ConfigError:
@@ -736,6 +740,23 @@ def test_a_long_jaas_entry_is_refused_at_once(text: str) -> None:
 
 def test_a_retriever_class_that_is_no_text_is_refused() -> None:
     refusal({"security.protocol": "SASL_SSL", "sasl.oauthbearer.jwt.retriever.class": ["x"]})
+
+
+def kerberos_jaas(settings: str) -> dict[str, object]:
+    entry = f"com.sun.security.auth.module.Krb5LoginModule required {settings};"
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI", "sasl.jaas.config": entry}
+
+
+def test_jaas_entry_of_kerberos_gives_keytab_and_principal() -> None:
+    made = config(
+        kerberos_jaas('useKeyTab=true storeKey=true keyTab="/etc/me.keytab" principal="me@REALM" serviceName="brokers"')
+    )
+    assert (made.sasl_kerberos_keytab, made.sasl_kerberos_principal) == ("/etc/me.keytab", "me@REALM")
+    assert (made.sasl_kerberos_service_name, made.sasl_kerberos_domain_name) == ("brokers", None)
+    cached = config(kerberos_jaas("useTicketCache=true"))
+    assert (cached.sasl_kerberos_keytab, cached.sasl_kerberos_service_name) == (None, "kafka")
+    assert "without useKeyTab=true" in refusal(kerberos_jaas('keyTab="/etc/me.keytab"'))
+    assert "without an equivalent: ticketCache" in refusal(kerberos_jaas('ticketCache="/tmp/c"'))
 
 
 def test_jaas_entry_conflicts_with_a_user_name() -> None:

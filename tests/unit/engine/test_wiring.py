@@ -77,8 +77,8 @@ def test_certificate_file_that_is_not_there_is_a_config_error() -> None:
 def test_each_login_gets_a_mechanism_of_its_own(name: str, kind: type) -> None:
     make = mechanism_factory(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism=name, **LOGIN))
     assert make is not None
-    assert make().name == name
-    assert make() is not make()
+    assert make("broker").name == name
+    assert make("broker") is not make("broker")
     assert isinstance(password_mechanism(name)("user", "secret"), kind)
 
 
@@ -98,12 +98,12 @@ def test_password_in_a_file_or_variable_is_read_when_a_login_begins(
     settings = connection_settings(config(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", **options))
     assert settings.may_be_accepted_later(REFUSED)
     assert settings.mechanism is not None
-    login = settings.mechanism()
+    login = settings.mechanism("broker")
     write("second")
     assert login.first() == b"\0user\0second"
     assert login.step(b"") is None
     write("")
-    assert settings.mechanism().first() == b"\0user\0second"  # as while the file is written
+    assert settings.mechanism("broker").first() == b"\0user\0second"  # as while the file is written
 
 
 def test_credentials_can_be_replaced() -> None:
@@ -113,7 +113,7 @@ def test_credentials_can_be_replaced() -> None:
     assert not settings.may_be_accepted_later(REFUSED)
     settings.credentials.replace("other", Secret("word"))
     assert settings.may_be_accepted_later(REFUSED)
-    assert settings.mechanism().first() == b"\0other\0word"
+    assert settings.mechanism("broker").first() == b"\0other\0word"
 
 
 def test_token_logins_can_change_and_connections_without_logins_cannot() -> None:

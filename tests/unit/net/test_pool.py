@@ -32,6 +32,7 @@ from kafkaprod.net.pool import NodePool
 from kafkaprod.net.transport import Address
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkaprod.security.kerberos import KerberosMechanism, Tickets
 from kafkaprod.security.sasl import PlainMechanism
 from kafkaprod.security.scram import ScramMechanism
 from kafkaprod.security.tls import client_context
@@ -41,6 +42,7 @@ from tests.support.clock import ManualClock
 from tests.support.config import connection_settings, unchecked_config
 from tests.support.net.certificates import Authority
 from tests.support.net.fake_broker import FakeBroker, Received, response
+from tests.support.net.fake_kerberos import FakeKerberos, KerberosBroker, MissingCredentialsError
 from tests.support.net.outcomes import outcome_token
 
 PRODUCE = 0
@@ -1009,7 +1011,7 @@ def test_plain_login_and_the_first_request(make_pool: MakePool, clock: ManualClo
         return 0, b""
 
     with BrokerThread(echoing(sasl=check)) as server:
-        pool = make_pool(mechanism=lambda: PlainMechanism("alice", "secret"))
+        pool = make_pool(mechanism=lambda host: PlainMechanism("alice", "secret"))
         pool.set_bootstrap([server.address])
         until_ready(pool, clock)
         assert tokens == [b"\0alice\0secret"]
@@ -1021,7 +1023,7 @@ def test_plain_login_and_the_first_request(make_pool: MakePool, clock: ManualClo
 
 def test_refused_credentials_are_not_tried_again_at_once(make_pool: MakePool, clock: ManualClock) -> None:
     with BrokerThread(lambda: FakeBroker(sasl=lambda token: (58, b""))) as server:
-        pool = make_pool(mechanism=lambda: PlainMechanism("alice", "canary"))
+        pool = make_pool(mechanism=lambda host: PlainMechanism("alice", "canary"))
         pool.set_bootstrap([server.address])
         failure = until_failed(pool, clock)
         assert isinstance(failure.error, AuthenticationError)
@@ -1041,7 +1043,7 @@ def test_a_server_that_forges_its_scram_proof_gets_no_request(make_pool: MakePoo
 
     broker: dict[str, Any] = {"sasl": forge, "mechanisms": ("SCRAM-SHA-256",)}
     with BrokerThread(lambda: FakeBroker(**broker)) as server:
-        pool = make_pool(mechanism=lambda: ScramMechanism("SCRAM-SHA-256", "user", "pencil"))
+        pool = make_pool(mechanism=lambda host: ScramMechanism("SCRAM-SHA-256", "user", "pencil"))
         pool.set_bootstrap([server.address])
         failure = until_failed(pool, clock)
         assert isinstance(failure.error, AuthenticationError)
@@ -1049,10 +1051,40 @@ def test_a_server_that_forges_its_scram_proof_gets_no_request(make_pool: MakePoo
         pool.close()
 
 
+def test_a_kerberos_login_and_its_renewal(make_pool: MakePool, clock: ManualClock) -> None:
+    library, kerberos = FakeKerberos(), KerberosBroker()
+    tickets = Tickets(unchecked_config(), library)
+    broker: dict[str, Any] = {"sasl": kerberos.answer, "mechanisms": ("GSSAPI",), "session_lifetime_ms": 60_000}
+    with BrokerThread(lambda: FakeBroker(**broker)) as server:
+        pool = make_pool(mechanism=lambda host: KerberosMechanism(host, tickets))
+        pool.set_bootstrap([server.address])
+        until_ready(pool, clock)
+        clock.advance(57_000)
+        turn(pool, lambda: pool.metrics()[-1].reauthentications_succeeded)
+        assert library.services == ["kafka@127.0.0.1"] * 2
+        assert [key for key, _ in server.brokers[0].seen].count(36) == 6
+        pool.close()
+
+
+def test_a_login_without_a_ticket_says_how_to_get_one(make_pool: MakePool, clock: ManualClock) -> None:
+    def fail() -> None:
+        raise MissingCredentialsError(0, "No Kerberos credentials available")
+
+    tickets = Tickets(unchecked_config(), FakeKerberos(fetch=fail))
+    with BrokerThread(lambda: FakeBroker(mechanisms=("GSSAPI",))) as server:
+        pool = make_pool(mechanism=lambda host: KerberosMechanism(host, tickets))
+        pool.set_bootstrap([server.address])
+        failure = until_failed(pool, clock)
+        assert isinstance(failure.error, AuthenticationError)
+        assert "run kinit" in str(failure.error)
+        assert (pool.ready_delay_ms(-1, clock.now_ms()) or 0) >= 1000
+        pool.close()
+
+
 def test_the_session_is_renewed_with_a_fresh_mechanism(make_pool: MakePool, clock: ManualClock) -> None:
     made: list[PlainMechanism] = []
 
-    def mechanism() -> PlainMechanism:
+    def mechanism(host: str) -> PlainMechanism:
         made.append(PlainMechanism("alice", f"secret{len(made)}"))
         return made[-1]
 

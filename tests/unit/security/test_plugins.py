@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def test_a_mechanism_of_an_installed_package_is_used(monkeypatch: pytest.MonkeyP
     install(monkeypatch)
     factory = mechanism_factory(config(sasl_mechanism="x-ticket", sasl_plain_username="u"))
     assert factory is not None
-    assert factory().name == "X-TICKET"
+    assert factory("broker").name == "X-TICKET"
 
 
 def test_a_mechanism_that_fails_or_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,26 @@ def test_a_mechanism_that_fails_or_is_not_there_is_an_error(monkeypatch: pytest.
     with pytest.raises(ConfigError, match=r"X-OTHER is not one of .*there: X-TICKET"):
         mechanism_factory(config(sasl_mechanism="X-OTHER"))
     with pytest.raises(ConfigError, match="expected one of PLAIN"):
-        config(sasl_mechanism="GSSAPI")
+        config(sasl_mechanism="X TICKET")
+
+
+@pytest.mark.parametrize(
+    ("make", "user"),
+    [
+        (partial(Ticket, "u", "p"), b"u"),
+        (lambda: Ticket("u", "p"), b"u"),
+        (lambda host: Ticket(host, "p"), b"broker"),
+        (lambda host, *, user="x": Ticket(host, "p"), b"broker"),
+    ],
+)
+def test_the_function_of_a_package_takes_the_host_or_nothing(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Mechanism], user: bytes
+) -> None:
+    monkeypatch.setitem(globals(), "tickets", lambda chosen: make)
+    install(monkeypatch)
+    factory = mechanism_factory(config())
+    assert factory is not None
+    assert factory("broker").first() == b"\0" + user + b"\0p"
 
 
 def handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> bytes | None:
