@@ -53,7 +53,7 @@ class FakeKerberos:
         proves_identity: Whether brokers do.
     """
 
-    fetch: Callable[[], None] = lambda: None
+    fetch: Callable[[], object] = lambda: None
     caches: list[str | None] = field(default_factory=list)
     principals: list[str | None] = field(default_factory=list)
     services: list[str] = field(default_factory=list)
