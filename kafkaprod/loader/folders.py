@@ -21,13 +21,29 @@ def folder_columns(below: str) -> tuple[tuple[str, str | None], ...]:
 
     Args:
         below: The part of the path that the user did not name, with the name of the file.
+
+    Raises:
+        LoadRefusedError: A name is no text.
     """
     found: dict[str, str | None] = {}
     for part in below.split(os.sep)[:-1]:
         name, equals, value = part.partition("=")
         if name and equals:
-            found[unquote(name)] = None if value == NULL else unquote(value)
+            found[_text(name, below)] = None if value == NULL else _text(value, below)
     return tuple(found.items())
+
+
+def _text(part: str, path: str) -> str:
+    try:
+        text = unquote(part, errors="strict")
+        text.encode()
+    except UnicodeError as error:
+        shown = os.fsencode(path).decode(errors="backslashreplace")
+        raise LoadRefusedError(
+            f"{shown}: a folder that is named for a column has a name that is not UTF-8: rename it, or name the files "
+            "themselves"
+        ) from error
+    return text
 
 
 def check_same_columns(sources: Sequence[Source]) -> None:

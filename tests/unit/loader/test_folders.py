@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -120,3 +121,12 @@ def test_hidden_members_of_archives_are_left_out_and_workbooks_named(tmp_path: P
         archive.writestr("[Content_Types].xml", "")
     with pytest.raises(LoadRefusedError, match="a document of Excel or Word"):
         find_sources([str(tmp_path / "book.xlsx")])
+
+
+@pytest.mark.parametrize("name", [b"k=\xe4", b"\xe4=1", b"k=%E4"])
+def test_a_column_whose_name_or_value_is_no_text_is_refused(name: bytes, tmp_path: Path) -> None:
+    folder = os.path.join(os.fsencode(tmp_path), name)
+    os.mkdir(folder)
+    Path(os.fsdecode(folder), "a.csv").write_text("a\n1\n")
+    with pytest.raises(LoadRefusedError, match=r"has a name that is not UTF-8: rename it"):
+        find_sources([str(tmp_path)])
