@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import subprocess
 import sys
@@ -12,6 +14,9 @@ from kafkaprod.cli.main import main
 from kafkaprod.loader import arrow_rows, csv_rows, transactional
 
 LOADED_ONCE = arrow_rows.import_pyarrow("Parquet"), csv_rows, transactional
+for _name in ("deltalake", "pyiceberg.table", "pyiceberg.io.pyarrow"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_name)
 
 
 def load(arguments: Sequence[str], stdin: Path | None, errors: str, dies_at: int | None = None) -> None:
