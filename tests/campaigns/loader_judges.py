@@ -1,15 +1,18 @@
-"""Compare the loader's rows with those of pyarrow, duckdb, polars and others over files that other people made.
+"""Compare the loader's rows with those of pyarrow, duckdb, polars, Spark and others, over files of other people.
 
-`python -m tests.campaigns.loader_judges DIRECTORY ...` compares all files of tables below directories, and folders
-with columns in their names. `--fetch DIRECTORY` puts the files of some packages of PyPI there first. What comes of a
-file:
+`python -m tests.campaigns.loader_judges DIRECTORY ...` compares all files of tables below directories, Delta tables,
+and folders with columns in their names. `--fetch DIRECTORY` puts the files of some packages of PyPI there first. What
+comes of a file:
 
-    equal       the rows of a judge; mostly of all
+    equal       the rows of a judge; where judges differ from one another, KNOWN has the reason
     refused     an error that says why, or bad rows that are named
     no judge    none could read it
-    different   rows that no judge has, and no word about it: a mistake of ours, the command fails
+    different   rows that no judge has, and no word about it, or another judge differs without a reason
+    crashed     a signal or a traceback ended the loader
 
-They are read by another process: a signal that ends it is a mistake, too.
+Different and crashed are mistakes of ours, and the command fails. `--spark PYTHON` adds Spark as a judge, of that
+Python; Delta tables need `--jar` for each jar of delta-spark, Avro that of spark-avro. `--tree DIRECTORY` reads with
+the loader of another tree, even of 0.1; the first one decides.
 """
 
 from __future__ import annotations
@@ -24,17 +27,20 @@ import sys
 import tempfile
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaprod.errors import KafkaError
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable, read_rows
-from kafkaprod.tables.row_plan import RowPlan
-from tests.support.loader.judges import JUDGES, plain, units
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.support.loader import loaded_rows, spark_rows
+from tests.support.loader.differences import is_same, kinds_of_difference, without_nulls
+from tests.support.loader.judges import JUDGES, plain, rows_of_table, units
+from tests.support.loader.known_differences import KNOWN
+from tests.support.loader.reading_program import LIMIT_S, ProgramEndedError, ReadingProgram
 
 PACKAGES: Final = (
     *("vega-datasets", "bokeh-sampledata", "statsmodels", "causaldata", "lifelines", "libpysal"),
@@ -46,8 +52,11 @@ FORMATS: Final = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc", ".stream", ".arrow_file"), "arrow"),
 }
 MOST_BYTES: Final = 16 << 20
-LIMIT_S: Final = 120
-OUTCOMES: Final = ("equal", "refused", "no judge", "different")
+MOST_BYTES_OF_FOLDER: Final = 4 << 20  # which are columns, and so more rows
+OUTCOMES: Final = ("equal", "refused", "no judge", "different", "crashed")
+SPARK: Final = frozenset(("parquet", "orc", "csv", "tsv", "json", "jsonl", "avro", "delta"))  # what it reads
+# They have one schema for all documents of JSON, and a null in each field that is not there.
+_ONE_SCHEMA: Final = frozenset(("duckdb", "polars", "spark"))
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 
 
@@ -59,51 +68,80 @@ class Verdict:
         outcome: One of OUTCOMES.
         rows: Those of the loader.
         agreeing: Judges with the same rows.
-        other: Judges with other rows.
+        other: Judges with other rows -> in which ways they differ.
+        unable: Judges that could not read it -> why.
         why: In words.
     """
 
     outcome: str
     rows: int = 0
     agreeing: list[str] = field(default_factory=list)
-    other: list[str] = field(default_factory=list)
+    other: dict[str, str] = field(default_factory=dict)
+    unable: dict[str, str] = field(default_factory=dict)
     why: str = ""
 
 
-def judge(path: Path, kind: str) -> Verdict:
-    """Read a file with the loader and with its judges."""
-    try:
-        ours, bad = _ours(path, kind)
-    except (KafkaError, OSError) as error:
-        ours, bad = [], str(error)
+Load = Callable[[Mapping[str, str]], tuple[list[bytes | None], str, str]]
+
+
+def judge(path: Path, kind: str, load: Load = loaded_rows.rows_of, spark: ReadingProgram | None = None) -> Verdict:
+    """Read a file with a loader, see loaded_rows, and with its judges; Spark is one of them if it is given."""
+    (verdict,) = judge_all(path, kind, [load], spark)
+    return verdict
+
+
+def judge_all(path: Path, kind: str, loads: Sequence[Load], spark: ReadingProgram | None = None) -> list[Verdict]:
+    """Read a file with several loaders, and once with its judges."""
     with tempfile.TemporaryDirectory() as directory:
         content = _content(path, Path(directory))
         found = {name: _rows_or_error(read, content) for name, read in JUDGES[kind].items()}
-    able = [name for name, rows in found.items() if isinstance(rows, list)]
+        if spark is not None and kind in SPARK:
+            found["spark"] = _rows_or_error(lambda path: _rows_of_spark(spark, path, kind), content)
+    return [_verdict(path, kind, load, found) for load in loads]
+
+
+def _verdict(path: Path, kind: str, load: Load, found: Mapping[str, list[Any] | str]) -> Verdict:
+    try:
+        values, bad, crash = load({"path": str(path), "format": "" if path.is_dir() else kind})
+    except ProgramEndedError as error:
+        return Verdict("crashed", why=str(error))
+    if crash:
+        return Verdict("crashed", why=" ".join(crash.split())[-300:])
+    able = {name: rows for name, rows in found.items() if isinstance(rows, list)}
+    unable = {name: why for name, why in found.items() if isinstance(why, str)}
     if bad:
-        return Verdict("refused", len(ours), other=able, why=bad)
-    agreeing = [name for name in able if _is_same(found[name], ours)]
-    other = [name for name in able if name not in agreeing]
-    if agreeing:
-        return Verdict("equal", len(ours), agreeing, other)
-    if not able:
-        return Verdict("no judge", len(ours), why=str(next(iter(found.values()))))
-    return Verdict("different", len(ours), other=other, why=_difference(ours, found[able[0]], able[0]))
+        return Verdict("refused", len(values), other=dict.fromkeys(able, ""), unable=unable, why=bad)
+    try:
+        ours = [plain(json.loads(value or b"null", parse_float=Decimal)) for value in values]
+    except ValueError as error:
+        return Verdict("different", len(values), unable=unable, why=f"no JSON: {error}")
+    return _compared(kind, ours, able, unable)
 
 
-def _ours(path: Path, kind: str) -> tuple[list[Any], str]:
-    options = ReadOptions(RowPlan(""))
-    rows: list[Any] = []
-    bad = ""
-    for source in find_sources([str(path)], None if path.is_dir() else kind):
-        check_readable(source, options)
-        check_columns(source, options)
-        for block in read_rows(source, options):
-            for place in range(block.row_count):
-                assert block.value is not None
-                rows.append(plain(json.loads(block.value[place] or b"null", parse_float=Decimal)))
-            bad = bad or (str(block.bad[0]) if block.bad else "")
-    return rows, bad
+def _compared(kind: str, ours: list[Any], able: Mapping[str, list[Any]], unable: dict[str, str]) -> Verdict:
+    verdict = Verdict("no judge", len(ours), unable=unable)
+    reasons = {}
+    for name, theirs in able.items():
+        known = ours
+        if kind in ("json", "jsonl") and name in _ONE_SCHEMA:
+            known, theirs = without_nulls(ours), without_nulls(theirs)
+        if is_same(known, theirs):
+            verdict.agreeing.append(name)
+            continue
+        kinds, example = kinds_of_difference(known, theirs)
+        verdict.other[name] = f"{', '.join(kinds)} ({example})"
+        reasons[name] = all((kind, name, each) in KNOWN for each in kinds)
+    if able:
+        is_known = verdict.agreeing and all(reasons.values())
+        verdict.outcome = "equal" if is_known else "different"
+    return verdict
+
+
+def _rows_of_spark(spark: ReadingProgram, path: Path, kind: str) -> list[Any]:
+    answer = spark.ask({"path": str(path.absolute()), "format": kind})
+    if isinstance(answer, str):
+        raise ValueError(answer)
+    return rows_of_table(pa.ipc.open_stream(answer).read_all())
 
 
 def _content(path: Path, directory: Path) -> Path:
@@ -125,69 +163,50 @@ def _rows_or_error(read: Any, path: Path) -> list[Any] | str:
     return rows
 
 
-def _is_same(theirs: Any, ours: list[Any]) -> bool:
-    return bool(theirs == ours) or (
-        len(theirs) == len(ours) and sorted(map(_shown, theirs)) == sorted(map(_shown, ours))
-    )  # a folder's files may come in another order
+def judge_apart(files: Sequence[tuple[Path, str]], options: argparse.Namespace) -> Iterator[list[Verdict]]:
+    """Judge files in another process, each within some minutes; after a signal to a judge the next one continues.
 
-
-def _shown(row: Any) -> str:
-    return json.dumps(row, sort_keys=True, default=str)
-
-
-def _difference(ours: list[Any], theirs: Any, name: str) -> str:
-    pairs = (pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1])
-    first = next(pairs, None)
-    if first is None:
-        return f"{len(ours)} rows, {name} has {len(theirs)}"
-    if isinstance(first[0], dict) and isinstance(first[1], dict):
-        names = [key for key in {**first[0], **first[1]} if first[0].get(key, "-") != first[1].get(key, "-")]
-        return "; ".join(
-            f"{key}: {first[0].get(key, '-')!r:.80}, {name} {first[1].get(key, '-')!r:.80}" for key in names[:3]
-        )
-    return f"{first[0]!r:.100}, {name} {first[1]!r:.100}"
-
-
-def judge_apart(files: Sequence[tuple[Path, str]]) -> Iterator[Verdict]:
-    """Judge files in another process, each within LIMIT_S; after a signal or a traceback the next process continues."""
+    Args:
+        files: Their paths and formats.
+        options: What main() has.
+    """
     done = 0
     while done < len(files):
         receiving, sending = _CONTEXT.Pipe(duplex=False)
-        process = _CONTEXT.Process(target=_judge, args=(files[done:], sending))
+        process = _CONTEXT.Process(target=_judge, args=(files[done:], options, sending))
         process.start()
         sending.close()
         while done < len(files):
             try:
-                if not receiving.poll(LIMIT_S):
+                if not receiving.poll(3 * LIMIT_S):
                     process.kill()
-                    yield Verdict("no judge", why=f"took more than {LIMIT_S} s")
+                    yield [Verdict("no judge", why=f"took more than {3 * LIMIT_S} s")] * len(options.tree)
                     done += 1
                     break
-                verdict: Verdict = receiving.recv()
+                verdicts: list[Verdict] = receiving.recv()
             except EOFError:
                 process.join()
-                verdict = _after_a_signal(*files[done], process.exitcode)
                 done += 1
-                yield verdict
+                yield [Verdict("no judge", why=f"a judge ended the process with {process.exitcode}")] * len(
+                    options.tree
+                )
                 break
             done += 1
-            yield verdict
+            yield verdicts
         process.join()
 
 
-def _after_a_signal(path: Path, kind: str, code: int | None) -> Verdict:
-    """Was it the loader, or a judge, that ended the process?"""
-    text = f"from tests.campaigns.loader_judges import _ours, Path\n_ours(Path({str(path)!r}), {kind!r})"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
-    if done.returncode:
-        why = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return Verdict("different", why=f"the loader's process ended with {done.returncode}: {why}")
-    return Verdict("no judge", why=f"a judge ended the process with {code}")
-
-
-def _judge(files: Sequence[tuple[Path, str]], sending: Any) -> None:
+def _judge(files: Sequence[tuple[Path, str]], options: argparse.Namespace, sending: Any) -> None:
+    command = [sys.executable, loaded_rows.__file__]
+    loaders = [ReadingProgram(command, {"PYTHONPATH": str(tree.absolute())}) for tree in options.tree]
+    spark = None
+    if options.spark is not None:
+        spark = ReadingProgram([options.spark, spark_rows.__file__, *map(str, options.jar)])
     for path, kind in files:
-        sending.send(judge(path, kind))
+        sending.send(judge_all(path, kind, [loader.ask for loader in loaders], spark))
+    for program in (*loaders, spark):
+        if program is not None:
+            program.close()
 
 
 def fetch(directory: Path) -> None:
@@ -200,31 +219,49 @@ def fetch(directory: Path) -> None:
                 archive.extractall(directory / wheel.name.partition("-")[0])
 
 
-def compare(paths: Sequence[Path], *, shows_all: bool = False) -> tuple[dict[str, Counter[str]], list[str]]:
+def compare(options: argparse.Namespace) -> tuple[list[dict[str, Counter[str]]], list[str]]:
     """Judge all files below directories.
 
     Args:
-        paths: The directories.
-        shows_all: Print each verdict.
+        options: What main() has.
 
     Returns:
-        Format -> outcomes and "rows"; and what differs.
+        Of each tree: format -> outcomes and "rows". And what differs in the first one.
     """
-    table: dict[str, Counter[str]] = defaultdict(Counter)
+    tables: list[dict[str, Counter[str]]] = [defaultdict(Counter) for _ in options.tree]
     found: list[str] = []
-    for root in paths:
-        files = [each for each in units(root, FORMATS) if each[0].is_dir() or 0 < each[0].stat().st_size <= MOST_BYTES]
-        for (path, kind), verdict in zip(files, judge_apart(files), strict=True):
-            name = "folders" if path.is_dir() else kind
-            table[name][verdict.outcome] += 1
-            table[name]["rows"] += verdict.rows
-            table[name]["all agree"] += verdict.outcome == "equal" and not verdict.other
-            if shows_all or verdict.outcome == "different":
-                line = f"{verdict.outcome}: {path} {verdict.rows} {verdict.agreeing} {verdict.other} {verdict.why}"
-                print(line, flush=True)
-            if verdict.outcome == "different":
-                found.append(str(path))
-    return table, found
+    for root in options.directories:
+        files = [each for each in units(root, FORMATS) if _is_small(each[0])]
+        for (path, kind), verdicts in zip(files, judge_apart(files, options), strict=True):
+            name = "folders" if path.is_dir() and kind not in ("delta", "iceberg") else kind
+            for place, (table, verdict) in enumerate(zip(tables, verdicts, strict=True)):
+                table[name] += _counts(verdict)
+                is_mistake = verdict.outcome in ("different", "crashed")
+                if options.all or (is_mistake and not place):
+                    print(f"{place} {verdict.outcome}: {path} {verdict}", flush=True)
+                if is_mistake and not place:
+                    found.append(str(path))
+    return tables, found
+
+
+def _counts(verdict: Verdict) -> Counter[str]:
+    counts = Counter({verdict.outcome: 1, "files": 1, "rows": verdict.rows})
+    if verdict.outcome == "equal":
+        counts["all agree"] = not verdict.other
+        counts[f"{len(verdict.agreeing)} agree"] = 1
+    return counts
+
+
+def _is_small(path: Path) -> bool:
+    if path.is_dir():
+        return sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) <= MOST_BYTES_OF_FOLDER
+    if path.suffix == ".parquet":  # some of a few MB are gigabytes of rows
+        try:
+            metadata = pq.read_metadata(path)
+        except (pa.ArrowException, OSError):
+            return True
+        return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)) <= 8 * MOST_BYTES
+    return 0 < path.stat().st_size <= MOST_BYTES
 
 
 def main() -> int:
@@ -237,18 +274,23 @@ def main() -> int:
     parser.add_argument("directories", nargs="*", type=Path)
     parser.add_argument("--fetch", type=Path, metavar="DIRECTORY", help="download the packages into it first")
     parser.add_argument("--all", action="store_true", help="print what came of each file")
+    parser.add_argument(
+        "--tree", type=Path, action="append", help="of the loader, or of several (default: this directory)"
+    )
+    parser.add_argument("--spark", metavar="PYTHON", help="add Spark as a judge: a Python that has PySpark")
+    parser.add_argument("--jar", type=Path, action="append", default=[], help="of Spark; repeatable")
     options = parser.parse_args()
-    directories = list(options.directories)
     if options.fetch is not None:
         shutil.rmtree(options.fetch, ignore_errors=True)
         fetch(options.fetch)
-        directories.append(options.fetch)
-    table, found = compare(directories, shows_all=options.all)
-    columns = ("rows", *OUTCOMES, "all agree")
-    print(f"{'format':10} " + " ".join(f"{name:>10}" for name in ("files", *columns)))
-    for name, counts in sorted(table.items()):
-        files = sum(counts[outcome] for outcome in OUTCOMES)
-        print(f"{name:10} " + " ".join(f"{count:10,}" for count in (files, *(counts[each] for each in columns))))
+        options.directories.append(options.fetch)
+    options.tree = options.tree or [Path()]
+    tables, found = compare(options)
+    columns = ("files", "rows", *OUTCOMES, "all agree", *(f"{count} agree" for count in range(1, 6)))
+    for tree, table in zip(options.tree, tables, strict=True):
+        print(f"{tree}\n{'format':10} " + " ".join(f"{name:>9}" for name in columns))
+        for name, counts in (*sorted(table.items()), ("all", sum(table.values(), Counter[str]()))):
+            print(f"{name:10} " + " ".join(f"{counts[each]:9,}" for each in columns))
     return 1 if found else 0
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,11 +26,12 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.orc
+from deltalake import DeltaTable
 
 Row = Any
 Judge = Callable[[Path], list[Row]]
 
-_INSTANT: Final = re.compile(r"([+-]?\d{4,})-(\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
+INSTANT: Final = re.compile(r"([+-]?\d{4,})-(\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?")
 _TIME: Final = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
@@ -50,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    found = _INSTANT.fullmatch(text)
+    found = INSTANT.fullmatch(text)
     if found:
         year, rest, fraction, zone = found.groups()
         moment = np.datetime64(
@@ -164,11 +168,11 @@ def _ipc(path: Path) -> list[Row]:
         return rows_of_table((pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)).read_all())
 
 
-def _duckdb(call: str) -> Judge:
+def _duckdb(call: str, below: str = "*.parquet") -> Judge:
     def read(path: Path) -> list[Row]:
         with duckdb.connect() as connection:
             connection.execute("set timezone='UTC'")
-            name = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+            name = str(path / "**" / below) if path.is_dir() else str(path)
             relation = connection.sql(f"select * from {call.format(json.dumps(name).replace(chr(34), chr(39)))}")
             table = relation.to_arrow_table()
             return rows_of_table(table)
@@ -199,7 +203,7 @@ def _csv(separator: str) -> dict[str, Judge]:
     return {
         "csv": by_module,
         "pyarrow": by_pyarrow,
-        "duckdb": _duckdb(call),
+        "duckdb": _duckdb(call, "*.csv"),
         "polars": _polars(
             lambda path: pl.read_csv(path, separator=separator, infer_schema=False, empty_string_is_null=False)
         ),
@@ -246,6 +250,31 @@ def _orc(path: Path) -> list[Row]:
     return rows_of_table(pa.orc.read_table(path))
 
 
+def _iceberg(path: Path) -> list[Row]:
+    """Rows of an Iceberg table that may have been moved, by its newest metadata."""
+    from pyiceberg.table import StaticTable
+
+    hint = path / "metadata" / "version-hint.text"
+    names = sorted(each.name for each in (path / "metadata").glob("*.metadata.json"))
+    version = hint.read_text().strip() if hint.exists() else ""
+    named = [name for name in names if (version and name.lstrip("v").partition(".")[0] == version) or name == version]
+    newest = named[0] if named else max(names, key=lambda name: int(re.split("[-.]", name.lstrip("v"))[0]))
+    table = StaticTable.from_metadata(str(path / "metadata" / newest))
+    open_as_named = table.io.new_input
+
+    def open_here(name: str) -> Any:
+        parts = Path(name.partition(":")[2] or name).parts
+        places = [path.joinpath(*parts[start:]) for start in range(len(parts)) if parts[start] in ("metadata", "data")]
+        return open_as_named(str(next(place for place in reversed(places) if place.exists())))  # nowhere else
+
+    table.io.new_input = open_here  # type: ignore[method-assign]
+    return rows_of_table(table.scan().to_arrow())
+
+
+def _delta(path: Path) -> list[Row]:
+    return rows_of_table(pa.table(DeltaTable(str(path)).to_pyarrow_table()))
+
+
 JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
     "parquet": {
         "pyarrow": _parquet,
@@ -254,6 +283,8 @@ JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
     },
     "arrow": {"pyarrow": _ipc, "polars": _polars(lambda path: pl.read_ipc(path))},
     "orc": {"pyarrow": _orc},
+    "iceberg": {"pyiceberg": _iceberg},
+    "delta": {"deltalake": _delta, "polars": _polars(lambda path: pl.scan_delta(str(path)).collect())},
     "avro": {"fastavro": _avro, "polars": _polars(pl.read_avro)},
     "csv": _csv(","),
     "tsv": _csv("\t"),
@@ -267,17 +298,34 @@ JUDGES: Final[Mapping[str, Mapping[str, Judge]]] = {
 
 
 def units(directory: Path, formats: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Files of a directory, by their suffixes, and folders whose columns are in the names of those below them.
+    """Files of a directory, by their suffixes, and folders: tables with a log, and such with columns in their names.
+
+    Files of a table with a log are left out, since only the log tells what they are.
 
     Args:
         directory: The root.
         formats: Suffix -> format.
     """
-    for path in sorted(directory.rglob("*")):
-        if path.is_dir() and any("=" in each.name for each in path.iterdir() if each.is_dir()) and "=" not in path.name:
-            yield path, "parquet"
-        elif path.is_file():
-            suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst", ".bz2")]
-            kind = formats.get(suffixes[-1]) if suffixes else None
-            if kind is not None:
+    for root, folders, names in os.walk(directory):
+        path = Path(root)
+        folders.sort()
+        log = "delta" if "_delta_log" in folders else "iceberg" if any(path.glob("metadata/*.metadata.json")) else ""
+        if log:
+            yield path, log
+            folders.clear()
+            continue
+        if "=" not in path.name and any("=" in each for each in folders):
+            kinds = Counter(kind_of(each, formats) for each in path.rglob("*=*/*"))
+            kind, _ = max(((kind, count) for kind, count in kinds.items() if kind), key=itemgetter(1), default=("", 0))
+            if kind:
                 yield path, kind
+        for name in sorted(names):
+            kind = kind_of(path / name, formats)
+            if kind:
+                yield path / name, kind
+
+
+def kind_of(path: Path, formats: Mapping[str, str]) -> str:
+    """The format of a file, by its suffixes."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst", ".bz2")]
+    return formats.get(suffixes[-1], "") if suffixes else ""

@@ -1,0 +1,34 @@
+"""Why judges may have other rows than the loader, which are right nevertheless."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_VARIANT: Final = (
+    "a VARIANT is its binary fields, as the file has them; duckdb puts those that were taken apart together"
+)
+_NAMES: Final = "the first line has the names of columns; duckdb guesses whether it has, and renames empty ones"
+_NANOSECONDS: Final = "polars has nanoseconds, and so no date after 2262"
+_MICROSECONDS: Final = "Spark has microseconds, and so no date after 294246"
+_INT96: Final = "INT96 says nothing of zones; Spark takes it for an instant, and the others do not"
+_OLD_TIMES: Final = "TIMESTAMP_MILLIS and TIMESTAMP_MICROS are instants by Parquet's specification, as Spark has them"
+_DATE64: Final = "date64 is a date; polars has none of milliseconds, and takes it for a time"
+
+# Format, judge, in which way, the loader's side first -> why the loader's rows are right.
+KNOWN: Final[Mapping[tuple[str, str, str], str]] = {
+    ("arrow", "polars", "text for time"): _DATE64,
+    ("avro", "polars", "time for number"): "polars does not know timestamp-nanos",
+    ("csv", "duckdb", "field names"): _NAMES,
+    ("csv", "spark", "empty text for null"): "an empty field is empty text, as csv and pyarrow have it",
+    ("delta", "polars", "another time"): _NANOSECONDS,
+    ("json", "duckdb", "array for object"): "duckdb reads elements that are no objects as a column of their own",
+    ("parquet", "duckdb", "another text"): _VARIANT,
+    ("parquet", "duckdb", "field names"): _VARIANT,
+    ("parquet", "duckdb", "object for null"): _VARIANT,
+    ("parquet", "duckdb", "zone"): _OLD_TIMES,
+    ("parquet", "polars", "another time"): _NANOSECONDS,
+    ("parquet", "polars", "zone"): _OLD_TIMES,
+    ("parquet", "spark", "another time"): _MICROSECONDS,
+    ("parquet", "spark", "zone"): _INT96,
+}
