@@ -19,6 +19,7 @@ from tests.kafka.cluster import KafkaCluster
 from tests.kafka.kdc import REALM, Kdc
 from tests.support.kafka.fixtures_kafka import skipped_where_unavailable
 
+pytestmark = pytest.mark.external
 TOPIC = "t"
 WAIT_S = 60.0
 SESSION_MS = 1500

@@ -148,9 +148,7 @@ def test_a_library_without_stores_of_credentials_is_named() -> None:
 
 def test_a_kdc_that_hangs_ends_the_login_and_holds_one_thread() -> None:
     is_up = threading.Event()
-    tickets = Tickets(
-        config(socket_connection_setup_timeout_ms=50), FakeKerberos(fetch=lambda: is_up.wait(30) and None)
-    )
+    tickets = Tickets(config(socket_connection_setup_timeout_ms=50), FakeKerberos(fetch=lambda: is_up.wait(30)))
     before = thread_count()
     for _ in range(3):
         with pytest.raises(ConnectionLostError, match=r"no ticket for kafka@.* within 0.04 s: a KDC"):
