@@ -159,12 +159,12 @@ class Answers:
             for ref in request.refs():  # acks=0: there is no answer; written to the socket counts as success
                 ref.succeed()
             self._metrics.acknowledged_ms = now_ms
-            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
+            self._metrics.on_written(done.node_id, done.write_ms, len(request))
         else:
             throttle_ms = settle_all(request, done.body, done.version)
             if throttle_ms is not None:
                 self._metrics.acknowledged_ms = now_ms
-            self._metrics.on_stage("send", done.write_ms * 1000, len(request))
+            self._metrics.on_written(done.node_id, done.write_ms, len(request))
             self._metrics.on_response(done.node_id, done.latency_ms, now_ms)
             if throttle_ms is None:
                 throttle_ms = self._on_answer(request, done, done.body, now_ms)

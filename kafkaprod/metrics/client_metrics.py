@@ -21,14 +21,17 @@ Key: TypeAlias = tuple[str, str]
 
 Totals: TypeAlias = dict[Key, float]
 
+_NODE_LATENCY: Final = "kafkaprod.producer.node.latency."
+
 # Kind of group -> prefix of the names, and the attribute that its subject becomes.
 _GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "producer-metrics": ("org.apache.kafka.producer.", ""),
     "producer-node-metrics": ("org.apache.kafka.producer.node.", "node_id"),
     "producer-topic-metrics": ("org.apache.kafka.producer.topic.", "topic"),
     "producer-latency-metrics": ("kafkaprod.producer.latency.", ""),
+    "producer-node-latency-metrics": (_NODE_LATENCY, "node_id"),
 }
-DETAILS: Final = ("", "org.apache.kafka.producer.topic.", "org.apache.kafka.producer.node.")
+DETAILS: Final = ("", _NODE_LATENCY, "org.apache.kafka.producer.topic.", "org.apache.kafka.producer.node.")
 """What is left out, step by step, of metrics that are too large for the broker."""
 
 
@@ -77,7 +80,7 @@ def since(metrics: Iterable[Metric], before: Totals) -> list[Metric]:
 
 
 def fitting(metrics: list[Metric], limit: int, encode: Callable[[list[Metric]], bytes]) -> bytes | None:
-    """Return encoded metrics of at most `limit` bytes; without topics, then nodes, if all are too many.
+    """Return encoded metrics of at most `limit` bytes; in the order of DETAILS some are left out.
 
     Returns:
         None if even the others exceed the limit.

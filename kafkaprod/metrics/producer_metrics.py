@@ -7,6 +7,7 @@ argument. The groups:
     producer-topic-metrics.<topic>     of a topic, from its first request on
     producer-node-metrics.node-<id>    of a broker; bootstrap servers have negative ids
     producer-latency-metrics           percentiles per stage of a batch, in us; not one of Kafka's
+    producer-node-latency-metrics.node-<id>   the same for a broker, without `seal`
     app-info, kafka-metrics-count
 
 Threads: any may call `snapshot` and the `add_...` methods, only the sender's the `on_...` and `observe_...` methods.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from kafkaprod.metrics.histogram import LatencyHistogram
 from kafkaprod.metrics.recording import RequestRecorder
 from kafkaprod.metrics.samples import caller_values, connection_values, node_values, producer_values, topic_values
 from kafkaprod.metrics.sums import CallerSample, NodeCounters
@@ -42,6 +44,7 @@ Timer: TypeAlias = Literal[
 """Calls in which threads wait; each is a metric `<name>-time-ns-total`."""
 
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+NODE_STAGES: Final[tuple[Stage, ...]] = ("append", "send", "ack")  # those that `RequestRecorder.node_histograms` has
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
@@ -168,7 +171,7 @@ class ProducerMetrics(RequestRecorder):
                 **timers,
                 **{name: read(now_ms) for name, read in self._gauges.copy().items()},
             },
-            "producer-latency-metrics": self._latencies(),
+            "producer-latency-metrics": _latencies(self.histograms),
             "app-info": dict(self._app_info),
         }
         # Copies, not lists of items: making tuples may collect garbage, which lets other threads run.
@@ -176,14 +179,18 @@ class ProducerMetrics(RequestRecorder):
             groups[f"producer-topic-metrics.{name}"] = dict(topic_values(topic, now_ms))
         for node_id, node in self._nodes.copy().items():
             groups[f"producer-node-metrics.node-{node_id}"] = {**node_values(node, now_ms), **self.read_node(node_id)}
+        for node_id, histograms in self.node_histograms.copy().items():
+            of_stages = dict(zip(NODE_STAGES, histograms, strict=True))
+            groups[f"producer-node-latency-metrics.node-{node_id}"] = dict(_latencies(of_stages))
         groups["kafka-metrics-count"] = {"count": 1 + sum(len(group) for group in groups.values())}
         return groups
 
-    def _latencies(self) -> dict[str, float]:
-        values: dict[str, float] = {}
-        for stage, histogram in self.histograms.items():
-            percentiles = histogram.percentiles(list(PERCENTILES.values()))
-            values |= {f"{stage}-time-us-{name}": each for name, each in zip(PERCENTILES, percentiles, strict=True)}
-            values[f"{stage}-time-us-avg"] = histogram.mean
-            values[f"{stage}-time-us-max"] = histogram.highest
-        return values
+
+def _latencies(histograms: Mapping[Stage, LatencyHistogram]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for stage, histogram in histograms.items():
+        percentiles = histogram.percentiles(list(PERCENTILES.values()))
+        values |= {f"{stage}-time-us-{name}": each for name, each in zip(PERCENTILES, percentiles, strict=True)}
+        values[f"{stage}-time-us-avg"] = histogram.mean
+        values[f"{stage}-time-us-max"] = histogram.highest
+    return values

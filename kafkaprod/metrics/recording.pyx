@@ -17,6 +17,7 @@ cdef class RequestRecorder:
 
     Attributes:
         histograms: How long batches took in each stage.
+        node_histograms: The same for each broker, by node id: a tuple of `append`, `send` and `ack`.
     """
 
     def __cinit__(self, *_, **__):
@@ -32,6 +33,7 @@ cdef class RequestRecorder:
         self._nodes = {}
         self._topics = {}
         self.histograms = {stage: LatencyHistogram() for stage in stages}
+        self.node_histograms = {}
         self._append = self.histograms["append"]
         self._seal = self.histograms["seal"]
         self._ack = self.histograms["ack"]
@@ -65,8 +67,10 @@ cdef class RequestRecorder:
         sample.batch_bytes_max = max(sample.batch_bytes_max, largest_sent)
         sample.record_bytes_max = max(sample.record_bytes_max, largest_mean)
         self._seal.add(seal_us, batch_count)
+        cdef LatencyHistogram node_append = self._histograms_of(node_id)[0]
         for queue_ms, count in queue_times:
             self._append.add(queue_ms * 1000, count)
+            node_append.add(queue_ms * 1000, count)
             sample.queue_ms += queue_ms * count
             sample.queue_ms_max = max(sample.queue_ms_max, queue_ms)
         for name, count, size, sent in topics:
@@ -91,17 +95,32 @@ cdef class RequestRecorder:
         node.latency_ms += latency_ms
         node.latency_ms_max = max(node.latency_ms_max, latency_ms)
         self._ack.add(latency_ms * 1000, 1)
+        cdef LatencyHistogram node_ack = self._histograms_of(node_id)[2]
+        node_ack.add(latency_ms * 1000, 1)
 
     def on_stage(self, stage, int64_t latency_us, int64_t batch_count=1):
-        """Record how long batches took in one stage; the methods above record `append`, `seal` and `ack`."""
+        """Record how long batches took in one stage; the other methods record `append`, `seal`, `send` and `ack`."""
         cdef LatencyHistogram histogram = self.histograms[stage]
         histogram.add(latency_us, batch_count)
+
+    def on_written(self, node_id, int64_t write_ms, int64_t batch_count):
+        """Count a produce request whose last byte the socket took `write_ms` after it was sent."""
+        cdef LatencyHistogram node_send = self._histograms_of(node_id)[1]
+        self.on_stage("send", write_ms * 1000, batch_count)
+        node_send.add(write_ms * 1000, batch_count)
 
     def _topic(self, topic, int64_t now_ms):
         return self._sample_of(self._topics, topic, TopicSample, now_ms)
 
     def _node(self, node_id, int64_t now_ms):
         return self._sample_of(self._nodes, node_id, NodeSample, now_ms)
+
+    cdef tuple _histograms_of(self, node_id):
+        """Return the histograms of a broker; one that is new gets some."""
+        found = self.node_histograms.get(node_id)
+        if found is None:
+            found = self.node_histograms[node_id] = (LatencyHistogram(), LatencyHistogram(), LatencyHistogram())
+        return found
 
     cdef Sample _sample_of(self, dict rings, key, kind, int64_t now_ms):
         """Return the sample to record into now; a topic or node that is new gets a ring."""

@@ -306,7 +306,10 @@ def test_statistics_have_the_fields_that_librdkafka_has(servers: str, topic: str
     broker, their_broker = found["brokers"][f"{servers}/0"], expected["brokers"][f"{servers}/0"]
     assert broker.keys() <= their_broker.keys()
     assert (broker["nodeid"], broker["nodename"], broker["source"]) == (0, servers, "learned")
-    assert broker["rtt"].keys() <= their_broker["rtt"].keys()
+    for name in ("int_latency", "outbuf_latency", "rtt"):  # whose p99 arroyo makes into metrics
+        assert {"avg", "max", "p99"} <= broker[name].keys() <= their_broker[name].keys()
+        assert broker[name]["avg"] <= broker[name]["max"]
+    assert broker["int_latency"]["p99"] >= 4000  # of linger.ms, in us
     partitions = found["topics"][topic]["partitions"]
     for partition, records in (("0", 3), ("1", 2)):
         assert partitions[partition].keys() <= expected["topics"][topic]["partitions"][partition].keys()

@@ -118,6 +118,7 @@ def _groups(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield "Not Kafka's. `<stage>-time-us-<what>` in microseconds since the start; `what` is avg, max, p50, p90, p99, p999.\n"
     yield "| stage | time |\n| --- | --- |"
     yield from (f"| `{stage}` | {STAGE_MEANINGS[stage]} |" for stage in STAGES)
+    yield "\nOf a broker: `producer-node-latency-metrics.node-<id>`, with the stages append, send and ack."
     yield "\n`app-info` has the version and start time, `kafka-metrics-count` the number of metrics.\n"
 
 

@@ -18,6 +18,8 @@ from kafkaprod.threads import apart, make_thread
 
 DESCRIPTION_S: Final = 10.0  # longest wait, on a thread of its own, for the brokers' addresses
 _NODE: Final = "producer-node-metrics.node-"
+_NODE_LATENCY: Final = "producer-node-latency-metrics.node-"
+_SHOWN: Final = ("avg", "max", "p50", "p90", "p99")
 _TOPIC: Final = "producer-topic-metrics."
 
 
@@ -116,7 +118,8 @@ class Statistics:
             else:
                 place = "unknown:0"
             name = f"{place}/{node_id if node_id >= 0 else 'bootstrap'}"
-            brokers[name] = _broker(name, place, node_id, values)
+            latencies = metrics.get(f"{_NODE_LATENCY}{node_id}", {})
+            brokers[name] = _broker(name, place, node_id, values, latencies)
         return brokers
 
     def _learn_addresses(self, node_ids: set[int]) -> None:
@@ -153,7 +156,9 @@ class Statistics:
         }
 
 
-def _broker(name: str, place: str, node_id: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _broker(
+    name: str, place: str, node_id: int, values: Mapping[str, Any], latencies: Mapping[str, Any]
+) -> dict[str, Any]:
     requests, responses = _whole(values, "request-total"), _whole(values, "response-total")
     return {
         "name": name,
@@ -165,11 +170,15 @@ def _broker(name: str, place: str, node_id: int, values: Mapping[str, Any]) -> d
         "txbytes": _whole(values, "outgoing-byte-total"),
         "rx": responses,
         "rxbytes": _whole(values, "incoming-byte-total"),
-        "rtt": {
-            "avg": int(_number(values, "request-latency-avg") * 1e3),
-            "max": int(_number(values, "request-latency-max") * 1e3),
-        },
+        "int_latency": _latency(latencies, "append"),
+        "outbuf_latency": _latency(latencies, "send"),
+        "rtt": _latency(latencies, "ack"),
     }
+
+
+def _latency(latencies: Mapping[str, Any], stage: str) -> dict[str, int]:
+    """Return how long batches took in a stage at a broker, in us since the start."""
+    return {what: _whole(latencies, f"{stage}-time-us-{what}") for what in _SHOWN}
 
 
 def _number(values: Mapping[str, Any], name: str) -> float:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.metrics.client_metrics import fitting, requested_metrics, since, totals_of
+from kafkaprod.metrics.client_metrics import DETAILS, fitting, requested_metrics, since, totals_of
 from kafkaprod.metrics.otlp import Metric, NumberDataPoint, metrics_data
 from tests.support.otlp import read_metrics
 
@@ -63,17 +63,17 @@ def test_differences_are_of_totals_only() -> None:
     ]
 
 
-def test_topics_then_brokers_are_left_out_where_all_is_too_large() -> None:
+def test_details_are_left_out_in_their_order_where_all_is_too_large() -> None:
     metrics = requested_metrics(snapshot(), ["*"])
     sizes = []
-    for left_out in ("nothing", "org.apache.kafka.producer.topic.", "org.apache.kafka.producer.node."):
+    for left_out in ("nothing", *DETAILS[1:]):
         metrics = [metric for metric in metrics if not metric.name.startswith(left_out)]
         sizes.append(len(encoded(metrics)))
     assert sizes == sorted(set(sizes), reverse=True)
     whole = requested_metrics(snapshot(), ["*"])
     assert [len(fitting(whole, size, encoded) or b"") for size in sizes] == sizes
     assert fitting(whole, sizes[0] - 1, encoded) == fitting(whole, sizes[1], encoded)
-    assert fitting(whole, sizes[2] - 1, encoded) is None
+    assert fitting(whole, sizes[-1] - 1, encoded) is None
 
 
 @given(

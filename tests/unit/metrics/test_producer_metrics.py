@@ -228,6 +228,19 @@ def test_stages_have_percentiles(metrics: ProducerMetrics) -> None:
     assert (latencies["seal-time-us-p99"], latencies["seal-time-us-avg"], latencies["send-time-us-max"]) == (50, 50, 0)
 
 
+def test_stages_of_a_broker_are_its_own(metrics: ProducerMetrics) -> None:
+    for node_id, latency_ms in ((1, 7), (2, 900)):
+        metrics.on_request(node_id, sums_of([Batch("a", 1, 100, 0)], 5), 100, 5, seal_us=50)
+        metrics.on_written(node_id, latency_ms - 5, 1)
+        metrics.on_response(node_id, latency_ms, 12)
+    snapshot = metrics.snapshot(12)
+    quick, slow = (snapshot[f"producer-node-latency-metrics.node-{node_id}"] for node_id in (1, 2))
+    assert (quick["append-time-us-p99"], quick["send-time-us-p99"], quick["ack-time-us-p99"]) == (5000, 2000, 7000)
+    assert (slow["send-time-us-max"], slow["ack-time-us-max"]) == (895_000, 900_000)
+    assert "seal-time-us-p99" not in quick
+    assert snapshot["producer-latency-metrics"]["send-time-us-max"] == 895_000
+
+
 KAFKA_NAMES = """
     failed-reauthentication-rate failed-reauthentication-total reauthentication-latency-avg
     reauthentication-latency-max
