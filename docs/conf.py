@@ -100,11 +100,14 @@ def _with_table(app: object, what: str, name: str, thing: object, options: dict[
 
 
 def _describe(app: object, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Give a page its first paragraph as description, for search engines and cards of links."""
+    """Give a page its first paragraphs as description, for search engines and cards of links."""
     if doctree is None:
         return
-    first = next((found.astext() for found in doctree.findall(nodes.paragraph)), "")
-    text = html.escape(" ".join(first.split())[:300], quote=True)
+    first = ""
+    for found in doctree.findall(nodes.paragraph):
+        if len(first) < 80 and not isinstance(found.parent, nodes.entry):  # not a cell of a table
+            first = f"{first} {' '.join(found.astext().split())}".strip()
+    text = html.escape(first[:300], quote=True)
     title = html.escape(re.sub("<.*?>", "", str(context.get("title", ""))), quote=True)
     context["metatags"] = (
         f'{context.get("metatags", "")}<meta name="description" content="{text}">\n'
