@@ -32,6 +32,7 @@ GROUP = "readers"
 PROTOCOL = "round robin"
 SESSION_MS = 250
 PAUSE_MS = 25
+READ_MS = 20
 JOIN_VERSION, SYNC_VERSION, BEAT_VERSION, COMMIT_VERSION, FETCH_VERSION = 9, 5, 4, 8, 7
 
 
@@ -237,3 +238,36 @@ class GroupMember:
     def _forget_if_unknown(self, answer: Any) -> None:
         if answer is not None and answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id = ""
+
+
+class GroupReader:
+    """Asks again and again what the group has committed, so that a commit that should have been refused is seen."""
+
+    def __init__(
+        self, world: World, brokers: dict[int, BrokerNode], ledger: GroupLedger, topic: str, count: int
+    ) -> None:
+        self.process = world.process("group reader")
+        self.process.is_up = True
+        self._world = world
+        self._asker = Asker(world, self.process, brokers)
+        self._ledger = ledger
+        self._topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(count)))]
+        self._read()
+
+    def _read(self) -> None:
+        self._world.in_process(self.process, READ_MS, self._read)
+        coordinator = self._asker.leader_of(GROUPS.topic)
+        if coordinator is None:
+            return
+        floors = [self._ledger.floor(partition) for partition in self._topics[0].partition_indexes]
+        request = OffsetFetchRequest(group_id=GROUP, topics=self._topics, require_stable=True)
+
+        def answered(answer: Any) -> None:
+            if answer is None or answer.error_code:
+                return
+            for partition in answer.topics[0].partitions:
+                if not partition.error_code:
+                    index = partition.partition_index
+                    self._ledger.fetched(index, partition.committed_offset, floors[index])
+
+        self._asker.ask(coordinator, request, FETCH_VERSION, answered, of_leader=GROUPS.topic)

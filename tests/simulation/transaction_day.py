@@ -23,7 +23,7 @@ from tests.simulation.batch_logs import BatchLog
 from tests.simulation.checker import ViolationError
 from tests.simulation.committed_reading import BatchConsumer, CommittedConsumer
 from tests.simulation.coordinating import INTERNAL_TOPICS, CoordinatingNode
-from tests.simulation.grouping import GroupLedger, GroupMember
+from tests.simulation.grouping import GroupLedger, GroupMember, GroupReader
 from tests.simulation.ledger import Ledger
 from tests.simulation.nodes import BrokerNode
 from tests.simulation.rules import replaced
@@ -140,7 +140,8 @@ class TransactionDay(Simulation):
             name = f"committed consumer {number}"
             self.consumers.append(CommittedConsumer(self.world, self.brokers, self.checker, self.ledger, name, keys))
         BatchConsumer(self.world, self.brokers, self.checker, "consumer", keys)
-        for _ in range(self.world.random.choice((1, 2, 3))):
+        GroupReader(self.world, self.brokers, self.groups, TOPIC, self.topics[TOPIC])
+        for _ in range(self.world.random.choice((2, 3))):
             self._start_member()
 
     def _start_member(self) -> None:
@@ -164,11 +165,14 @@ class TransactionDay(Simulation):
     # -- faults --------------------------------------------------------------------------------------------------------
 
     def _replace_program(self) -> None:
-        """Begin another instance of a program beside the one that runs."""
+        """Begin another instance of a program beside the one that runs, which perhaps is stopped for a while."""
+        chance = self.world.random
         if len(self.programs) < MOST_INSTANCES:
-            name = self.world.random.choice(self.programs).transactional_id
-            self.world.note(f"another instance of {name} begins")
-            self._start_program(name)
+            before = chance.choice(self.programs)
+            pause_ms = chance.choice((0, 100, 400))
+            self.world.note(f"another instance of {before.transactional_id} begins, that before pauses for {pause_ms}")
+            before.process.paused_until_ms = self.world.now_ms + pause_ms
+            self._start_program(before.transactional_id)
 
     def _crash_program(self) -> None:
         """End an instance of a program, and perhaps begin another one later."""
