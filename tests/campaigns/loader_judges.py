@@ -28,12 +28,14 @@ import tempfile
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.orc
 import pyarrow.parquet as pq
 
 from tests.support.loader import loaded_rows, spark_rows
@@ -52,6 +54,7 @@ FORMATS: Final = {
     **dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc", ".stream", ".arrow_file"), "arrow"),
 }
 MOST_BYTES: Final = 16 << 20
+MOST_ROWS: Final = 300_000
 MOST_BYTES_OF_FOLDER: Final = 4 << 20  # which are columns, and so more rows
 OUTCOMES: Final = ("equal", "refused", "no judge", "different", "crashed")
 SPARK: Final = frozenset(("parquet", "orc", "csv", "tsv", "json", "jsonl", "avro", "delta"))  # what it reads
@@ -255,12 +258,13 @@ def _counts(verdict: Verdict) -> Counter[str]:
 def _is_small(path: Path) -> bool:
     if path.is_dir():
         return sum(each.stat().st_size for each in path.rglob("*") if each.is_file()) <= MOST_BYTES_OF_FOLDER
-    if path.suffix == ".parquet":  # some of a few MB are gigabytes of rows
-        try:
+    with suppress(pa.ArrowException, OSError):  # some of a few MB are gigabytes of rows
+        if path.suffix == ".parquet":
             metadata = pq.read_metadata(path)
-        except (pa.ArrowException, OSError):
-            return True
-        return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)) <= 8 * MOST_BYTES
+            rows = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+            return metadata.num_rows <= MOST_ROWS and sum(each.total_byte_size for each in rows) <= 8 * MOST_BYTES
+        if path.suffix == ".orc":
+            return bool(pa.orc.ORCFile(path).nrows <= MOST_ROWS)
     return 0 < path.stat().st_size <= MOST_BYTES
 
 

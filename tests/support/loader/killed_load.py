@@ -37,6 +37,7 @@ WORDS_OF_CHANGE: Final = (
     "has another",
     "another file",
     "is not a whole",
+    "is not the file",
 )
 
 

@@ -14,15 +14,21 @@ _MICROSECONDS: Final = "Spark has microseconds, and so no date after 294246"
 _INT96: Final = "INT96 says nothing of zones; Spark takes it for an instant, and the others do not"
 _OLD_TIMES: Final = "TIMESTAMP_MILLIS and TIMESTAMP_MICROS are instants by Parquet's specification, as Spark has them"
 _DATE64: Final = "date64 is a date; polars has none of milliseconds, and takes it for a time"
+_ONE_TYPE: Final = "elements are sent unchanged; duckdb gives a field one type in all of them"
 
 # Format, judge, in which way, the loader's side first -> why the loader's rows are right.
 KNOWN: Final[Mapping[tuple[str, str, str], str]] = {
     ("arrow", "polars", "text for time"): _DATE64,
+    ("avro", "polars", "row count"): "rows without a column are rows; polars has none",
     ("avro", "polars", "time for number"): "polars does not know timestamp-nanos",
     ("csv", "duckdb", "field names"): _NAMES,
+    ("csv", "polars", "row count"): "CR alone ends a line, as in files of old Macs; polars needs LF",
     ("csv", "spark", "empty text for null"): "an empty field is empty text, as csv and pyarrow have it",
     ("delta", "polars", "another time"): _NANOSECONDS,
     ("json", "duckdb", "array for object"): "duckdb reads elements that are no objects as a column of their own",
+    ("json", "duckdb", "bool for text"): _ONE_TYPE,
+    ("json", "duckdb", "empty text for text"): _ONE_TYPE,
+    ("json", "duckdb", "number for text"): _ONE_TYPE,
     ("parquet", "duckdb", "another text"): _VARIANT,
     ("parquet", "duckdb", "field names"): _VARIANT,
     ("parquet", "duckdb", "object for null"): _VARIANT,

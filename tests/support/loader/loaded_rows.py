@@ -33,8 +33,7 @@ def rows_of(request: Mapping[str, str]) -> tuple[list[bytes | None], str, str]:
             if hasattr(readers, "check_columns"):  # 0.1 has none
                 readers.check_columns(source, options)
             for block in readers.read_rows(source, options):
-                assert block.value is not None
-                values += [block.value[place] for place in range(block.row_count)]
+                values += [block.value[place] for place in range(block.row_count)] if block.value is not None else []
                 bad = bad or (str(block.bad[0]) if block.bad else "")
     except (KafkaError, OSError) as error:
         return [], str(error) or repr(error), ""
