@@ -33,7 +33,10 @@ from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import NodeHealth, RecordMetadata
 
 if TYPE_CHECKING:
+    from kafkaprod._core.records.record_arguments import _Headers
     from kafkaprod.admin.cluster import ClusterInfo
+else:  # what looks at type hints finds a name
+    _Headers = Any
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,7 +93,7 @@ class AsyncProducer(Hosted):
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Any = None,
+        headers: _Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture:
@@ -115,7 +118,7 @@ class AsyncProducer(Hosted):
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Any = None,
+        headers: _Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:

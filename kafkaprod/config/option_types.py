@@ -202,9 +202,9 @@ class OptionTypes(TypedDict, total=False):
     sasl_kerberos_keytab: str | os.PathLike[str] | None
     """Keytab with the client's key. Tickets are then fetched, and fetched again before they end. None: the credential
     cache of the environment (`kinit`, `$KRB5CCNAME`), or the keytab in `$KRB5_CLIENT_KTNAME`."""
-    acks: int | str
+    acks: Literal[-1, 0, 1, "-1", "0", "1", "all"]
     """Replicas that must have a record before it is delivered: -1 (`all`) all in-sync ones, 1 the leader, 0 none."""
-    request_required_acks: int | str
+    request_required_acks: Literal[-1, 0, 1, "-1", "0", "1", "all"]
     enable_idempotence: bool | str
     """Retries make no duplicates and keep the order. Needs acks=all, retries and at most 5 requests in flight. Not
     given: off where one of these is set otherwise, with a line in the log (KIP-679)."""

@@ -59,7 +59,7 @@ _TYPES: Final[Mapping[type, str]] = {
     Path: "str | os.PathLike[str]",
     SecretText: "str | Secret",
     MechanismName: "str",
-    Acks: "int | str",
+    Acks: 'Literal[-1, 0, 1, "-1", "0", "1", "all"]',
     Hosts: "str | Sequence[str]",
     SecretSources: "str | Sequence[str]",
     Addresses: "str | Sequence[str | tuple[str, int]]",

@@ -51,7 +51,12 @@ def configured(options: dict[str, Any]) -> ProducerConfig:
 """
 WRONG = """
 from kafkaprod import AsyncProducer, Column, Producer, ProducerConfig
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.errors import KafkaError
 
+EmbeddedBroker(topics=["t"])  # wrong: a list
+EmbeddedCluster(detection="slow")  # wrong: no such way
 Column.from_offsets([0, 1], b"a")  # wrong: a list has no buffer
 Column.from_list(["text"])  # wrong: text
 
@@ -60,11 +65,24 @@ def send(producer: Producer) -> None:
     producer.send(1, b"v")  # wrong: the topic is a number
     producer.send("t", b"v", partition="0")  # wrong: the partition is text
     producer.send("t", b"v").result().ofset  # wrong: misspelt
+    producer.send("t", b"v", headers={"h": 1})  # wrong: a number
+    producer.send("t", b"v", headers=[("h", "text")])  # wrong: text
+    producer.send("t", b"v", headers=[b"h"])  # wrong: no pairs
+    producer.send("t", b"v", timestamp_ms="now")  # wrong: text
+    producer.send("t", b"v").result("1")  # wrong: text
+    producer.send_many("t", 5)  # wrong: a number
+    producer.begin_transaction("t")  # wrong: takes nothing
+    producer.metrics().records  # wrong: a dict
+    producer.close(timeout="1")  # wrong: text
     producer.send_colums("t", (b"", b""))  # wrong: misspelt
     producer.flush("1")  # wrong: text
     AsyncProducer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
     Producer(bootstrap_servers="a:1", linger_mss=3)  # wrong: misspelt
     Producer(bootstrap_servers="a:1", acks=object())  # wrong: an object
+    Producer(bootstrap_servers="a:1", acks="most")  # wrong: no such value
+    Producer(bootstrap_servers=9092)  # wrong: a number
+    Producer(bootstrap_servers="a:1", batch_size=1.5)  # wrong: a fraction
+    Producer(None, "a:1")  # wrong: an option without a name
     Producer(bootstrap_servers="a:1", compression_type="lzz")  # wrong: no such codec
     Producer(bootstrap_servers="a:1", security_protocol="TLS")  # wrong: no such protocol
     AsyncProducer(bootstrap_servers="a:1", buffer_full_policy="blok")  # wrong: misspelt
@@ -74,7 +92,13 @@ def send(producer: Producer) -> None:
 async def send_later(producer: AsyncProducer) -> None:
     await producer.send_many("t", [b"a"], key=[b"k"])  # wrong: keys
     await producer.send_columns("t", (b"", b""), partition="0")  # wrong: text
+    await producer.send("t", b"v", headers=[("h", 1)])  # wrong: a number
+    (await producer.send_and_wait("t", b"v")).offsett  # wrong: misspelt
     await producer.send_and_wait("t", b"v", header=[])  # wrong: headers
+
+
+def is_worth_another_try(error: KafkaError) -> bool:
+    return error.retryable  # wrong: misspelt
 """
 
 

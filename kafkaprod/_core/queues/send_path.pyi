@@ -6,6 +6,7 @@ from typing_extensions import disjoint_base
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod._core.queues.record_hooks import HookedRecord, RecordHooks
+from kafkaprod._core.records.record_arguments import _Headers
 
 @disjoint_base
 class RecordSender:
@@ -22,7 +23,7 @@ class RecordSender:
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Any = None,
+        headers: _Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture | HookedRecord | None: ...
@@ -31,7 +32,7 @@ class RecordSender:
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Any = None,
+        headers: _Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture | None: ...
@@ -40,7 +41,7 @@ class RecordSender:
         topic: str,
         value: Any = None,
         key: Any = None,
-        headers: Any = None,
+        headers: _Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> DeliveryFuture: ...
