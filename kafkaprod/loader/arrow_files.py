@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.loader.arrow_ends import NotedReads, check_one_arrow_file, check_one_orc_file, check_one_parquet_file
@@ -20,6 +20,8 @@ from kafkaprod.tables.row_plan import AVRO, RowPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_OLD_DECIMALS: Final = "decimals of Hive 0.11"
 
 
 def read_table(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
@@ -78,6 +80,8 @@ def check_columns(source: Source, plan: RowPlan) -> set[str]:
             schema, found = _schema_of(stream, source, plan)
             names = schema.names
         names = checked_names(source, plan, schema)
+        if _OLD_DECIMALS in found:
+            _check_decimals(schema, names, source.name)
     except LoadRefusedError:
         raise
     except LoadError:  # damaged: whoever reads it says so, behind the rows of the inputs before it
@@ -98,7 +102,8 @@ def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, s
         file = _parquet_file(stream, source, plan)
         return _schema_in_table(file.schema_arrow, source), _int96_of(file)
     if source.format == "orc":
-        return _orc_file(stream).schema, set()
+        orc = _orc_file(stream)
+        return orc.schema, _old_decimals_of(orc)
     if source.format == "avro":
         return avro_schema(stream, source.name), set()
     head = stream.read(6)
@@ -155,6 +160,8 @@ def _read_orc(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
             check_one_orc_file(file, stream.seek(0, io.SEEK_END), source.name)
             schema = file.schema
         names = checked_names(source, plan, schema)
+        if _old_decimals_of(file):
+            _check_decimals(schema, names, source.name)
         yield from blocks_of(source, plan, readable(source, _stripes(file, names, source.name), names), 0, row)
 
 
@@ -162,6 +169,24 @@ def _orc_file(stream: Any) -> Any:
     import pyarrow.orc
 
     return pyarrow.orc.ORCFile(stream)
+
+
+def _old_decimals_of(file: Any) -> set[str]:
+    return {_OLD_DECIMALS} if file.writer_version == "ORIGINAL" else set()
+
+
+def _check_decimals(schema: pa.Schema, names: Sequence[str], source: str) -> None:
+    """Refuse decimals that may have lost digits.
+
+    Files of Hive 0.11 say no precision, and each value has a scale of its own; pyarrow cuts them all to six digits. It
+    shows such a column as one of decimals of 38 digits, which writers before Hive 0.14 (HIVE-8732) seldom made.
+    """
+    for name in names:
+        if "decimal128(38, 6)" in str(schema.field(schema.get_field_index(name)).type):
+            raise LoadRefusedError(
+                f"{source}: column {name!r} may have decimals of Hive 0.11, which pyarrow cuts to six digits behind "
+                "the point: leave it out with --columns, or have Hive or Spark write the file again"
+            )
 
 
 def _stripes(file: Any, names: list[str], name: str) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.readers import ReadOptions
 from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.reading import values_of
@@ -58,3 +58,19 @@ def test_joined_orc_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c.orc").write_bytes(first + second)
     with pytest.raises(LoadError, match="several ORC files were joined"):
         values_of(tmp_path / "c.orc")
+
+
+def test_decimals_that_may_have_lost_digits_are_refused(tmp_path: Path) -> None:
+    kinds = {"d": pa.decimal128(38, 6), "in": pa.list_(pa.decimal128(38, 6)), "e": pa.decimal128(10, 2)}
+    path = orc(tmp_path / "a.orc", pa.table({name: pa.array([None], kind) for name, kind in kinds.items()}))
+    assert len(values_of(path)) == 1
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"\x30")  # the version of the writer, in the last bytes
+    content[at + 1] = 0  # the first one
+    path.write_bytes(content)
+    assert pyarrow.orc.ORCFile(path).writer_version == "ORIGINAL"
+    for column in ("d", "in"):
+        options = ReadOptions(RowPlan(""), column_names=[column, "e"])
+        with pytest.raises(LoadRefusedError, match=f"column '{column}' may have decimals of Hive 0.11"):
+            values_of(path, options)
+    assert values_of(path, ReadOptions(RowPlan(""), column_names=["e"])) == [b'{"e":null}']
