@@ -97,7 +97,7 @@ def assert_serves(broker: EmbeddedBroker) -> None:
 
 def test_unknown_version_of_api_versions_is_answered_in_version_0(client: RawClient) -> None:
     client.socket.sendall(struct.pack(">ihhih", 12, 18, 99, 7, -1) + b"\xff\xff")
-    assert client.receive_frame() == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 4)
+    assert client.receive_frame() == struct.pack(">ihihhh", 7, 35, 1, 18, 0, 5)
     assert client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).error_code == 0
 
 

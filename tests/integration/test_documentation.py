@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
@@ -68,8 +69,11 @@ def test_every_properties_file_of_the_documentation_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, count = tmp_path / "client.properties", 0
+    keytab = tmp_path / "keytab"
+    keytab.touch()
+    monkeypatch.setitem(sys.modules, "gssapi", SimpleNamespace())  # its extra needs a compiler and headers
     for block in (block for page in PAGES for block in blocks(page) if block.language == "properties"):
-        path.write_text(block.text, encoding="utf-8")
+        path.write_text(re.sub(r"(?<=\bkeytab=).*", str(keytab), block.text), encoding="utf-8")
         for name in re.findall(r"=env:(\w+)", block.text):
             monkeypatch.setenv(name, "secret")
         connection_settings(ProducerConfig.from_file(path))
