@@ -191,7 +191,9 @@ def _matches(entity: Entity, wanted: Filter) -> bool:
 
 def _address(name: str | None) -> str | None:
     """Return an address in the one form that sockets have, any other text as it is."""
-    return None if name is None else ipaddress.ip_address(name).compressed if _is_address(name) else name
+    if name is None or not _is_address(name):
+        return name
+    return ipaddress.ip_address(name).compressed
 
 
 def _is_address(name: str) -> bool:

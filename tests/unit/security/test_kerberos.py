@@ -165,6 +165,21 @@ def test_a_kdc_that_hangs_ends_the_login_and_holds_one_thread() -> None:
     pytest.fail("no login came through")
 
 
+def test_a_thread_that_cannot_start_fails_one_login_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    tickets = Tickets(config(), FakeKerberos())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(
+                RuntimeError, match="can't start new thread"
+            ):  # a connection that is lost, for its caller
+                tickets.begin(HOST)
+    assert tickets.begin(HOST)[1] == f"ticket for kafka@{HOST}".encode()
+
+
 def test_logins_of_many_brokers_take_turns() -> None:
     running: list[int] = []
     most: list[int] = []
