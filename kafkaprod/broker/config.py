@@ -145,8 +145,6 @@ class BrokerConfig:
             raise ConfigError(f"num_partitions={self.num_partitions} is not in 1..{MAX_PARTITIONS_OF_TOPIC}")
         if len(self.log_dirs) >= MAX_LOG_DIRS:
             raise ConfigError(f"log_dirs has {len(self.log_dirs)} directories, the limit is {MAX_LOG_DIRS - 1}")
-        if self.log_dirs and self.cluster is not None:
-            raise ConfigError("log_dirs is for a broker alone: each broker of a cluster has one directory")
         if self.node_id < 0:
             raise ConfigError(f"node_id={self.node_id} must not be negative")
         for listener in self.listeners:

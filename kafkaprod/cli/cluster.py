@@ -45,6 +45,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--listeners", metavar="LIST", help=_LISTENERS_HELP)
     add("--advertised", action="append", default=[], metavar="LIST", help=_ADVERTISED_HELP)
     add("--data-dir", metavar="DIR", help="kept; without it a temporary one is removed at the end")
+    add("--log-dirs", type=int, default=1, metavar="N", help="log directories of each broker (default: %(default)s)")
     broker_arguments.add_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         tls_files=broker_arguments.tls_files(options),
         options=broker_arguments.kafka_options(options),
         data_dir=options.data_dir,
+        log_dirs=options.log_dirs,
     )
     over: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is right in a signal handler, that of an Event not
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -18,6 +18,7 @@ coordinator_log         the log of a coordinator in a cluster, and what waits fo
 nodes                   the brokers and replicas that clients get to know: those in the metadata
 transaction_partitions  adds partitions to a transaction at its coordinator, or asks whether they are in it
 membership              what the parts of a broker in a cluster use of its member
+replica_directories     in which log directories replicas are, and which have failed
 replicated_topics       the topics of a broker in a cluster, and their replicas
 marker_replication      transaction markers in a cluster: answered when all in-sync replicas have them
 produce_replication     what a produce request with acks=all waits for in a cluster

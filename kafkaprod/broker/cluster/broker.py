@@ -43,8 +43,9 @@ from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, Tra
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
 from kafkaprod.broker.storage.format.internal_records import KeyValue
-from kafkaprod.broker.storage.log.log_dirs import LogDirs, open_log_dirs
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.opening import open_log_dirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock

@@ -14,11 +14,13 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.coordination import Coordination
 from kafkaprod.broker.cluster.fetch_wire import fetch_answer, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.follower_fetches import FollowerFetches
+from kafkaprod.broker.cluster.replica_directories import ReplicaDirectories
 from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
+from kafkaprod.broker.controller.assignment_requests import assignment_answer, assignment_request
+from kafkaprod.broker.controller.events import AlterPartitionAnswer, AssignmentAnswer, RegisterBroker
 from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
@@ -32,6 +34,7 @@ from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
+from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 from kafkaprod.protocol.messages.fetch import FetchResponse
@@ -45,7 +48,8 @@ MAX_FETCH_WAIT_MS = 500
 """How long a leader holds an empty answer back in a quiet cluster; less where followers count as slow sooner."""
 
 _REQUEST_TIMEOUT_MS = 2_000
-_REGISTER_VERSION, _BEAT_VERSION, _ALTER_PARTITION_VERSION, _FETCH_VERSION, _OFFSETS_VERSION = 3, 0, 3, 18, 9
+_REGISTER_VERSION, _BEAT_VERSION, _ALTER_PARTITION_VERSION, _FETCH_VERSION, _OFFSETS_VERSION = 3, 1, 3, 18, 9
+_ASSIGN_VERSION = 0
 
 Condition = Callable[[], bool]
 
@@ -104,6 +108,7 @@ class ClusterMember:
                 (name, place.host, place.port, wire.SECURITY_PROTOCOLS[broker.config.protocols[name]])
                 for name, place in broker.endpoints.items()
             ),
+            log_dirs=broker.log_dirs.online_ids if len(broker.log_dirs.paths) > 1 else (),
         )
         self.manager = ReplicaManager(
             broker.config.node_id,
@@ -119,6 +124,9 @@ class ClusterMember:
             ),
         )
         self.follower_fetches = FollowerFetches(broker, self.manager.sessions, self._topics.image)
+        self._directories = ReplicaDirectories(
+            broker.config.node_id, broker.log_dirs, self._topics, self.manager, self.lifecycle, broker.post
+        )
 
     # -- the loop's side -----------------------------------------------------------------------------------------------
 
@@ -136,12 +144,14 @@ class ClusterMember:
             self._is_serving = True
             self._topics.set_strays_aside()
             self.on_serving()
+        self._give_up_directories(now_ms)
         if self.manager.is_behind:
             self._work(now_ms)
         request = self.lifecycle.next_request(self._followed_offset, now_ms)
         if request is not None:
             self._ask_controller(request)
         self._propose(now_ms)
+        self._assign(now_ms)
         for fetcher in list(self.manager.fetchers.values()):
             wanted = fetcher.next_request(now_ms)
             if wanted is not None:
@@ -162,6 +172,7 @@ class ClusterMember:
         deadlines += [deadline for deadline, _, _ in self._awaited]
         possible = [fetcher.next_deadline_ms() for fetcher in self.manager.fetchers.values()]
         possible += [link.next_deadline_ms() for link in self._links.values()]
+        possible.append(self._directories.assignments.next_deadline_ms())
         for deadline in possible:
             if deadline is not None:
                 deadlines.append(deadline)
@@ -242,6 +253,7 @@ class ClusterMember:
         """Follow some of the metadata, and say how far the replicas have come."""
         manager = self.manager
         done = manager.work(now_ms)
+        self._directories.note(done)
         self._topics.publish(manager.replicas, done, manager.is_behind_in)
         if any(key in manager.replicas and manager.replicas[key].is_leader for key in done):
             self.follower_fetches.hurry()
@@ -291,6 +303,30 @@ class ClusterMember:
                 self.lifecycle.register_again(later_ms)
 
         self.ask_controller(wire.isr_request(request), _ALTER_PARTITION_VERSION, answered, _REQUEST_TIMEOUT_MS)
+
+    def _give_up_directories(self, now_ms: int) -> None:
+        """Neither lead nor follow with replicas whose log directory has failed."""
+        failed = self._directories.take_failures(now_ms)
+        if failed:
+            self._topics.publish(self.manager.replicas, failed)
+            self.coordination.on_metadata(failed)
+
+    def _assign(self, now_ms: int) -> None:
+        assignments = self._directories.assignments
+        if self.lifecycle.state is BrokerState.REGISTERING:
+            return
+        request = assignments.next_request(self.lifecycle.broker_epoch, now_ms)
+        if request is None:
+            return
+        sent = request
+
+        def answered(response: Response | None) -> None:
+            answer: AssignmentAnswer | ErrorCode = ErrorCode.NETWORK_EXCEPTION
+            if isinstance(response, AssignReplicasToDirsResponse):
+                answer = assignment_answer(response)
+            assignments.on_answer(sent, answer, self._clock.now_ms())
+
+        self.ask_controller(assignment_request(request), _ASSIGN_VERSION, answered, _REQUEST_TIMEOUT_MS)
 
     def _refill_producer_ids(self) -> None:
         ids = self._broker.producer_ids

@@ -34,7 +34,7 @@ class Mover:
     def stop(self) -> None:
         """End; waits for the step that runs."""
         self._stop.set()
-        self._broker.log_dirs.moves_wait.set()
+        self._broker.log_dirs.moves.wait.set()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -42,8 +42,8 @@ class Mover:
         log_dirs = self._broker.log_dirs
         while not self._stop.is_set():
             if not log_dirs.moves:
-                log_dirs.moves_wait.wait()
-                log_dirs.moves_wait.clear()
+                log_dirs.moves.wait.wait()
+                log_dirs.moves.wait.clear()
                 continue
             rate = self._broker.config.log_dir_move_bytes_per_s
             copied = log_dirs.step(min(_STEP_BYTES, rate))

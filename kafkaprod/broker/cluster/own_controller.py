@@ -191,7 +191,7 @@ class OwnController:
         now_ms = self._clock.now_ms()
         self._put(
             lambda reply: Heartbeat(
-                self._node_id, registered.broker_epoch, self.image.end_offset, False, False, now_ms, reply
+                self._node_id, registered.broker_epoch, self.image.end_offset, False, False, now_ms, reply=reply
             )
         )
 

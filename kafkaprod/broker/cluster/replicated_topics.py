@@ -20,7 +20,7 @@ from kafkaprod.broker.metadata.follower import MetadataFollower
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.replication.partition_replica_log import PartitionReplicaLog
-from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.errors import LogDirectoryFailedError, LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -61,29 +61,68 @@ class ReplicatedTopics(TopicTable):
         self._default_min_isr = min_isr
         self._published = threading.Condition()
         self._open: dict[PartitionKey, tuple[TopicPartition, PartitionLog]] = {}
+        self._unopened: set[PartitionKey] = set()  # in a log directory that is offline since the start
         self._options: dict[str, Mapping[str, str] | None] = {}  # of topics, as they were followed
         self._options_offset = -1
 
     # -- what replication needs ----------------------------------------------------------------------------------------
 
     def open_log(self, key: PartitionKey) -> PartitionReplicaLog:
-        """Open or make a replica's log. What an older topic of the name left is deleted (KAFKA-14616)."""
+        """Open or make a replica's log. What an older topic of the name left is deleted (KAFKA-14616).
+
+        Raises:
+            LogDirectoryFailedError: It is in a log directory that is offline, or may be.
+            CorruptDataError, LogError: As `LogDirs.create_replica`.
+        """
         topic = self.image.topics[key[0]]
         if self._log_dirs.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
-            for other in [other for other in self._log_dirs.partitions if other.topic == topic.name]:
-                self._log_dirs.delete(other)
+            for other, log in self._log_dirs.partitions.items():
+                if other.topic == topic.name and not log.is_offline:
+                    self._log_dirs.delete(other)
         topic_partition = TopicPartition(topic.name, key[1])
-        log = self._log_dirs.create(topic_partition, topic.topic_id, self._config_of(topic.name))
+        directory = self.image.partitions[key].directory_of(self._log_dirs.identity.node_id)
+        try:
+            log = self._log_dirs.create_replica(topic_partition, topic.topic_id, self._config_of(topic.name), directory)
+        except LogDirectoryFailedError:
+            self._unopened.add(key)
+            raise
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         self._open[key] = (topic_partition, log)
         return PartitionReplicaLog(log, self._log_dirs.saved_high_watermark(topic_partition))
 
     def drop_log(self, key: PartitionKey) -> None:
-        """Delete a replica's log, unless another topic of the name has taken its place."""
-        topic_partition, log = self._open.pop(key)
-        if self._log_dirs.partitions.get(topic_partition) is log:
+        """Delete a replica's log, unless another topic of the name has taken its place.
+
+        One whose log directory is offline is set aside when it comes back.
+        """
+        self._unopened.discard(key)
+        opened = self._open.pop(key, None)
+        if opened is None:
+            return
+        topic_partition, log = opened
+        if self._log_dirs.partitions.get(topic_partition) is log and not log.is_offline:
             self._log_dirs.delete(topic_partition)
         self._on_advance(topic_partition)
+
+    def directory_of(self, key: PartitionKey) -> uuid.UUID | None:
+        """Return the id of the log directory that a replica is in, None if it was not opened."""
+        opened = self._open.get(key)
+        return None if opened is None else self._log_dirs.directory_id_of(opened[0])
+
+    def topic_partition_of(self, key: PartitionKey) -> TopicPartition | None:
+        """Return the partition of a replica, None if it was not opened."""
+        opened = self._open.get(key)
+        return None if opened is None else opened[0]
+
+    def key_of(self, topic_partition: TopicPartition) -> PartitionKey | None:
+        """Return the key of a partition, None if there is none."""
+        topic_id = self.image.topic_ids.get(topic_partition.topic)
+        key = None if topic_id is None else (topic_id, topic_partition.partition)
+        return key if key in self.image.partitions else None
+
+    def offline_keys(self) -> list[PartitionKey]:
+        """Return the replicas that were opened, and whose log directory can be used no more."""
+        return [key for key, (_, log) in self._open.items() if log.is_offline]
 
     def set_strays_aside(self) -> None:
         """Rename the logs that the metadata gives this broker no replica of: it was down when they were taken away.
@@ -191,7 +230,8 @@ class ReplicatedTopics(TopicTable):
     def _partition(self, key: PartitionKey, replica: PartitionReplica | None) -> Partition:
         image = self.image.partitions[key]
         opened = self._open.get(key)
-        return Partition(None if opened is None else opened[1], image.leader_epoch, replica, image)
+        log, is_offline = (None if opened is None else opened[1]), key in self._unopened
+        return Partition(log, image.leader_epoch, replica, image, is_offline=is_offline)
 
     # -- changes go to the controller ----------------------------------------------------------------------------------
 

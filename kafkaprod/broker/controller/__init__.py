@@ -7,6 +7,7 @@ snapshot_file  snapshots of the metadata on the disk
 history        the history of a cluster for people, a line for each record
 requests       what arrives at the controller's socket: requests become events, their answers responses
 quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it
+assignment_requests  requests that name the log directories of replicas, as events, and back
 token_requests  requests for delegation tokens, which come in envelopes, as events, and their answers
 controller     takes one event at a time: a handler decides, records are appended, the image follows
 event_queue    events in order, and timers
@@ -19,6 +20,7 @@ partitions     leaders' requests to change an ISR, elections on request
 channels       pushes the log to each broker
 placement      where the replicas of new partitions go: racks in turn, active brokers before fenced ones
 reassignments  partitions move to other brokers
+log_directories  log directories of brokers: where new replicas go, and what a failed one changes
 elections      who becomes leader
 context        what the controller knows: the image, sessions, shutdowns in progress
 envelopes      how a client's request and its principal travel to the controller, and the answer back

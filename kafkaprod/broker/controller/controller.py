@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from kafkaprod.broker.controller import (
     features,
+    log_directories,
     partitions,
     reassignments,
     registrations,
@@ -35,6 +36,7 @@ from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
     AlterConfig,
     AlterPartition,
+    AssignReplicas,
     BrokerGone,
     ChangeSettings,
     CreatePartitions,
@@ -87,6 +89,7 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
     DeleteTopic: topics.delete,
     AlterConfig: topics.alter_config,
     AlterPartition: partitions.alter_partition,
+    AssignReplicas: log_directories.assign,
     ElectLeaders: partitions.elect_leaders,
     MoveLeader: partitions.move,
     Reassign: reassignments.reassign,

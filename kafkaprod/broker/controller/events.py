@@ -23,7 +23,11 @@ def no_reply(_: Any) -> None:
 
 
 class RegisterBroker(NamedTuple):
-    """A broker process starts. `previous_epoch`: of its last clean stop, -1 if it did not stop cleanly."""
+    """A broker process starts.
+
+    `previous_epoch`: of its last clean stop, -1 if it did not stop cleanly. `log_dirs`: the ids of its log directories
+    that can be used; it may name none.
+    """
 
     broker_id: int
     incarnation_id: uuid.UUID
@@ -32,6 +36,7 @@ class RegisterBroker(NamedTuple):
     previous_epoch: int = -1
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
     features: Mapping[str, tuple[int, int]] = SUPPORTED
+    log_dirs: tuple[uuid.UUID, ...] = ()
     reply: Reply = no_reply
 
 
@@ -43,7 +48,10 @@ class Registered(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A broker is alive, and has applied the log below `metadata_offset`. `arrived_ms` is when the request came."""
+    """A broker is alive, and has applied the log below `metadata_offset`. `arrived_ms` is when the request came.
+
+    `offline_log_dirs`: those that it can use no more.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -51,6 +59,7 @@ class Heartbeat(NamedTuple):
     wants_fence: bool
     wants_shutdown: bool
     arrived_ms: int
+    offline_log_dirs: tuple[uuid.UUID, ...] = ()
     reply: Reply = no_reply
 
 
@@ -188,6 +197,22 @@ class AlterPartitionAnswer(NamedTuple):
     outcomes: tuple[IsrOutcome, ...] = ()
 
 
+class AssignReplicas(NamedTuple):
+    """A broker says in which log directory its replicas are; LOST for one that is offline."""
+
+    broker_id: int
+    broker_epoch: int
+    directories: Mapping[PartitionKey, uuid.UUID]
+    reply: Reply = no_reply
+
+
+class AssignmentAnswer(NamedTuple):
+    """The answer to AssignReplicas: an error for all, or one for each."""
+
+    error: ErrorCode
+    errors: Mapping[PartitionKey, ErrorCode] = MappingProxyType({})
+
+
 class ElectionType(IntEnum):
     """What ElectLeaders does."""
 
@@ -323,6 +348,7 @@ Event = (
     | DeleteTopic
     | AlterConfig
     | AlterPartition
+    | AssignReplicas
     | ElectLeaders
     | MoveLeader
     | Reassign

@@ -99,7 +99,11 @@ def _setting(record: Struct, image: ClusterImage) -> str:
 
 def _registration(record: BrokerRegistrationChangeRecord) -> str:
     changes = {-1: ["is unfenced"], 1: ["is fenced"]}.get(record.fenced, [])
-    return " and ".join([*changes, *(["shuts down in order"] if record.in_controlled_shutdown else [])]) or "changes"
+    if record.in_controlled_shutdown:
+        changes.append("shuts down in order")
+    if record.log_dirs:
+        changes.append(f"has only these log directories: {', '.join(map(str, record.log_dirs))}")
+    return " and ".join(changes) or "changes"
 
 
 def _change(record: PartitionChangeRecord, image: ClusterImage) -> str:
@@ -118,6 +122,8 @@ def _change(record: PartitionChangeRecord, image: ClusterImage) -> str:
     ):
         if new is not None:
             changes.append(f"{label} {_list(new)}")
+    if record.directories is not None:
+        changes.append(f"log directories {', '.join(map(str, record.directories))}")
     return ", ".join(changes) or "changes"
 
 

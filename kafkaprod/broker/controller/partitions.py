@@ -43,7 +43,7 @@ def alter_partition(context: ControllerContext, event: AlterPartition, now_ms: i
             outcomes.append(IsrOutcome(proposal.key, error))
             continue
         isr = tuple(member.broker_id for member in proposal.members)
-        completed = completion(partition, isr, context.image.is_active)
+        completed = completion(partition, isr, context.image.may_lead(partition))
         if completed is not None:  # what has changed besides the ISR comes with the metadata
             records.append(completed)
             outcomes.append(IsrOutcome(proposal.key, ErrorCode.NEW_LEADER_ELECTED))
@@ -108,7 +108,7 @@ def move(context: ControllerContext, event: MoveLeader, now_ms: int) -> Decision
         return Decision([], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.leader == event.to:
         return Decision([], ErrorCode.NONE)
-    record = move_leader(partition, event.to, context.image.is_active)
+    record = move_leader(partition, event.to, context.image.may_lead(partition))
     if record is None:
         return Decision([], ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
     return Decision([record], ErrorCode.NONE)
@@ -117,7 +117,7 @@ def move(context: ControllerContext, event: MoveLeader, now_ms: int) -> Decision
 def look_for_leaders(context: ControllerContext, event: LookForLeaders, now_ms: int) -> Decision:
     """Give partitions without a leader one where unclean elections are allowed."""
     elections = (
-        elect(partition, context.image.is_active, may_be_unclean=context.may_be_unclean(partition))
+        elect(partition, context.image.may_lead(partition), may_be_unclean=context.may_be_unclean(partition))
         for partition in context.leaderless()
     )
     return Decision([election for election in elections if election is not None], None)
@@ -148,6 +148,8 @@ def _members_error(context: ControllerContext, proposal: IsrProposal, partition:
         return ErrorCode.INVALID_REQUEST
     if any(not is_eligible(context, member.broker_id, member.broker_epoch) for member in proposal.members):
         return ErrorCode.INELIGIBLE_REPLICA
+    if not all(context.image.is_online(partition, broker_id) for broker_id in ids):
+        return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
@@ -163,9 +165,9 @@ def _election(
     if election_type == ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             return ErrorCode.ELECTION_NOT_NEEDED, None
-        record = elect_preferred(partition, context.image.is_active)
+        record = elect_preferred(partition, context.image.may_lead(partition))
         return (ErrorCode.NONE if record else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), record
     if partition.leader != NO_LEADER:
         return ErrorCode.ELECTION_NOT_NEEDED, None
-    record = elect(partition, context.image.is_active, may_be_unclean=True)
+    record = elect(partition, context.image.may_lead(partition), may_be_unclean=True)
     return (ErrorCode.NONE if record else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE), record

@@ -17,6 +17,7 @@ from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
 from kafkaprod.broker.controller.disk_log import DEFAULT_SNAPSHOT_BYTES, DiskMetadataLog
+from kafkaprod.broker.controller.events import BrokerGone
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
@@ -57,6 +58,7 @@ class ControllerConfig:
         disk: Writes the log.
         snapshot_bytes: metadata.log.max.record.bytes.between.snapshots; what the log grows by, at least, before the
             next snapshot.
+        is_alone: No broker of the log runs any more: their sessions need not end first.
     """
 
     directory: str
@@ -69,6 +71,7 @@ class ControllerConfig:
     flush_policy: FlushPolicy = field(default_factory=lambda: interval(1_000))
     disk: Disk = field(default_factory=Disk)
     snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES
+    is_alone: bool = False
 
 
 class ControllerProcess:
@@ -112,6 +115,8 @@ class ControllerProcess:
             tokens=config.tokens,
         )
         self._log.snapshot = None
+        for broker in self.controller.context.image.brokers.values() if config.is_alone else ():
+            self.put(BrokerGone(broker.broker_id, broker.incarnation_id))
         self._server = PeerServer(self._poller, socket_path(config.directory, CONTROLLER), VERSIONS, self._on_request)
 
     def run(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.elections import IsActive
 from kafkaprod.broker.controller.events import Decision, Reassign, TopicAnswer
+from kafkaprod.broker.controller.log_directories import DirectoryChoice
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.broker.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -68,7 +69,9 @@ def _change(
         replicas = tuple(replica for replica in replicas if replica not in removing)
         isr = tuple(member for member in isr if member not in removing)
         adding = removing = ()
-    record = _record(partition, replicas, isr, adding, removing, context.image.is_active)
+    record = _record(partition, replicas, isr, adding, removing, context.image.may_lead(partition))
+    if record is not None and record.replicas is not None:
+        record.directories = DirectoryChoice(context.image).of(replicas, partition) or None
     return Decision([] if record is None else [record], TopicAnswer(ErrorCode.NONE))
 
 
@@ -96,6 +99,7 @@ def _record(
         replicas=None if replicas == partition.replicas else list(replicas),
         removing_replicas=None if removing == partition.removing else list(removing),
         adding_replicas=None if adding == partition.adding else list(adding),
+        directories=None if replicas == partition.replicas else list(partition.directories_for(replicas)) or None,
     )
 
 

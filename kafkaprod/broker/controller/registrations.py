@@ -7,6 +7,7 @@ changes here. Source: Kafka, ClusterControlManager and BrokerHeartbeatManager; K
 
 from __future__ import annotations
 
+from kafkaprod.broker.controller import log_directories
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.elections import elect
 from kafkaprod.broker.controller.events import (
@@ -70,10 +71,13 @@ def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> 
                 for name, (lowest, highest) in event.features.items()
             ],
             rack=event.rack,
+            log_dirs=list(event.log_dirs),
         )
     ]
     if known is not None and event.previous_epoch != known.epoch:
         records += _leave(context, event.broker_id)
+    elif event.log_dirs:
+        records += log_directories.leave(context, event.broker_id, event.log_dirs)
     note_life(context, event.broker_id, now_ms)
     context.applied[event.broker_id] = 0
     context.shutdown_offsets.pop(event.broker_id, None)
@@ -90,13 +94,16 @@ def _has_levels(context: ControllerContext, event: RegisterBroker) -> bool:
 
 
 def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Decision:
-    """Note that a broker lives; unfence it, or carry its controlled shutdown on."""
+    """Note that a broker lives, or has lost a log directory; unfence it, or carry its controlled shutdown on."""
     error = context.broker_error(event.broker_id, event.broker_epoch)
     if error != ErrorCode.NONE:
         return Decision([], HeartbeatAnswer(error))
     broker = context.image.brokers[event.broker_id]
     note_life(context, event.broker_id, event.arrived_ms)
     context.applied[event.broker_id] = max(context.applied.get(event.broker_id, 0), event.metadata_offset)
+    failed = log_directories.fail(context, broker, event.offline_log_dirs)
+    if failed:
+        return Decision(failed, HeartbeatAnswer(ErrorCode.NONE, broker.is_fenced))
     if event.wants_shutdown:
         return _shut_down(context, broker)
     if broker.is_fenced and not event.wants_fence and event.metadata_offset > broker.epoch:
@@ -163,7 +170,7 @@ def _leave(context: ControllerContext, broker_id: int) -> list[Struct]:
     changes = (
         elect(
             partition,
-            context.image.is_active,
+            context.image.may_lead(partition),
             leaving=broker_id,
             may_be_unclean=context.may_be_unclean(partition),
         )
@@ -176,12 +183,12 @@ def _leave(context: ControllerContext, broker_id: int) -> list[Struct]:
 def _unfence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
     """Return the records that unfence a broker, and elect it where a partition waits for it."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
-
-    def is_active(broker_id: int) -> bool:
-        return broker_id == broker.broker_id or context.image.is_active(broker_id)
-
     elections = (
-        elect(partition, is_active, may_be_unclean=context.may_be_unclean(partition))
+        elect(
+            partition,
+            context.image.may_lead(partition, unfenced=broker.broker_id),
+            may_be_unclean=context.may_be_unclean(partition),
+        )
         for partition in context.leaderless()
         if broker.broker_id in partition.replicas
     )
@@ -209,7 +216,8 @@ def _leads(context: ControllerContext, broker_id: int) -> bool:
     """Whether a broker leads a partition that another replica could lead."""
 
     def has_successor(partition: PartitionImage) -> bool:
-        return any(member != broker_id and context.image.is_active(member) for member in partition.isr)
+        may_lead = context.image.may_lead(partition)
+        return any(member != broker_id and may_lead(member) for member in partition.isr)
 
     return any(
         partition.leader == broker_id and has_successor(partition)

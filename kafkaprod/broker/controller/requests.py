@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaprod.broker.controller import wire
+from kafkaprod.broker.controller.assignment_requests import on_assignment
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
@@ -45,6 +46,7 @@ from kafkaprod.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
@@ -92,8 +94,9 @@ VERSIONS: Final = {
     ApiKey.UPDATE_FEATURES: (1, 1),
     ApiKey.ENVELOPE: (0, 0),
     ApiKey.ALTER_PARTITION: (3, 3),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
     ApiKey.BROKER_REGISTRATION: (3, 3),
-    ApiKey.BROKER_HEARTBEAT: (0, 0),
+    ApiKey.BROKER_HEARTBEAT: (0, 1),
     ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
     ApiKey.CHANGE_SETTINGS: (0, 0),
 }
@@ -337,6 +340,7 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], Non
     BrokerRegistrationRequest: _register,
     BrokerHeartbeatRequest: _beat,
     AlterPartitionRequest: _alter_partition,
+    AssignReplicasToDirsRequest: on_assignment,
     AllocateProducerIdsRequest: _allocate,
     CreateTopicsRequest: _create_topics,
     DeleteTopicsRequest: _delete_topics,

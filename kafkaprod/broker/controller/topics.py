@@ -16,6 +16,7 @@ from kafkaprod.broker.controller.events import (
     DeleteTopic,
     TopicAnswer,
 )
+from kafkaprod.broker.controller.log_directories import DirectoryChoice
 from kafkaprod.broker.controller.placement import place
 from kafkaprod.broker.metadata.records import (
     ConfigRecord,
@@ -72,7 +73,7 @@ def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decis
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name, value=value)
         for name, value in event.configs.items()
     ]
-    records += [_partition(context, topic_id, index, members) for index, members in enumerate(replicas)]
+    records += _partitions(context, topic_id, 0, replicas)
     return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
 
 
@@ -106,7 +107,7 @@ def create_partitions(context: ControllerContext, event: CreatePartitions, now_m
         replicas = _given(context, event.assignment, factor)
     if event.validate_only:
         return Decision([], TopicAnswer(ErrorCode.NONE))
-    records = [_partition(context, topic_id, index, members) for index, members in enumerate(replicas, len(partitions))]
+    records = _partitions(context, topic_id, len(partitions), replicas)
     return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
 
 
@@ -173,15 +174,23 @@ def _given(
     return assignment
 
 
-def _partition(context: ControllerContext, topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) -> Struct:
-    """Return a new partition: in sync are its active replicas, and the first of them leads."""
-    isr = [member for member in replicas if context.image.is_active(member)]
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=list(replicas),
-        isr=isr or [replicas[0]],
-        leader=isr[0] if isr else -1,
-        leader_epoch=0,
-        partition_epoch=0,
-    )
+def _partitions(
+    context: ControllerContext, topic_id: uuid.UUID, first: int, assignment: Sequence[tuple[int, ...]]
+) -> list[Struct]:
+    """Return new partitions: in sync are the active replicas of each, and the first of them leads."""
+    records: list[Struct] = []
+    choice = DirectoryChoice(context.image)
+    for index, replicas in enumerate(assignment, first):
+        isr = [member for member in replicas if context.image.is_active(member)]
+        record = PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=isr or [replicas[0]],
+            leader=isr[0] if isr else -1,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=choice.of(replicas),
+        )
+        records.append(record)
+    return records

@@ -80,6 +80,7 @@ def registration_request(event: RegisterBroker) -> BrokerRegistrationRequest:
         ],
         rack=event.rack,
         previous_broker_epoch=event.previous_epoch,
+        log_dirs=list(event.log_dirs),
     )
 
 
@@ -99,6 +100,7 @@ def registration_event(request: BrokerRegistrationRequest, reply: Any) -> Regist
         request.previous_broker_epoch,
         tuple((each.name, each.host, each.port, each.security_protocol) for each in request.listeners),
         {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features},
+        tuple(request.log_dirs),
         reply,
     )
 
@@ -116,6 +118,7 @@ def heartbeat_request(event: Heartbeat) -> BrokerHeartbeatRequest:
         current_metadata_offset=event.metadata_offset,
         want_fence=event.wants_fence,
         want_shut_down=event.wants_shutdown,
+        offline_log_dirs=list(event.offline_log_dirs),
     )
 
 
@@ -128,6 +131,7 @@ def heartbeat_event(request: BrokerHeartbeatRequest, arrived_ms: int, reply: Any
         request.want_fence,
         request.want_shut_down,
         arrived_ms,
+        tuple(request.offline_log_dirs),
         reply,
     )
 

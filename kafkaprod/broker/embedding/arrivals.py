@@ -81,13 +81,19 @@ class Arrivals:
                 time.sleep(_LOOK_S)
 
     def _read_on(self, topic: str, positions: dict[str, int], found: dict[int, list[ArrivedRecord]]) -> bool:
-        """Read the next page of each partition; return whether one had anything."""
+        """Read the next page of each partition; return whether one had anything.
+
+        While a partition's leader changes, two brokers may show it.
+        """
         has_more = False
         for answer in self._ask({"command": "records", "topic": topic, "from": positions}):
             for number, page in answer["partitions"].items():
-                has_more = has_more or page["next"] > positions.get(number, 0)
-                positions[number] = page["next"]
-                found.setdefault(int(number), []).extend(_record(int(number), each) for each in page["records"])
+                position = positions.get(number, 0)
+                if page["next"] > position:
+                    has_more = True
+                    positions[number] = page["next"]
+                    records = (_record(int(number), each) for each in page["records"])
+                    found.setdefault(int(number), []).extend(each for each in records if each.offset >= position)
         return has_more
 
     def check(self, topic: str, expected: Sequence[Expected], timeout: float) -> list[ArrivedRecord]:

@@ -61,6 +61,7 @@ class EmbeddedCluster(ClusterState):
         listeners: str | None = None,
         advertised: Sequence[str] = (),
         data_dir: str | os.PathLike[str] | None = None,
+        log_dirs: int = 1,
         auto_create_topics: bool = True,
         num_partitions: int = 1,
         sasl_users: Mapping[str, str] | None = None,
@@ -89,6 +90,7 @@ class EmbeddedCluster(ClusterState):
                 `EmbeddedBroker`.
             data_dir: Kept; None for a temporary one that goes with the cluster: in memory (/dev/shm) where that has
                 2 GiB free and TMPDIR is not set, because a busy disk makes restarts slow.
+            log_dirs: How many log directories each broker has, in `data_dir`.
             auto_create_topics: Make topics that clients name and that do not exist.
             num_partitions: The number of partitions of topics made without a count.
             sasl_users: User name -> password, as for `EmbeddedBroker`: clients must log in if there are any.
@@ -115,6 +117,7 @@ class EmbeddedCluster(ClusterState):
             listeners=listeners,
             advertised=advertised,
             data_dir=data_dir,
+            log_dirs=log_dirs,
             auto_create_topics=auto_create_topics,
             num_partitions=num_partitions,
             sasl_users=sasl_users,

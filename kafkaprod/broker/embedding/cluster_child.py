@@ -38,7 +38,7 @@ PRELOADED = (clustered,)
 _SENT_AT_START = {
     ApiKey.API_VERSIONS: 4,
     ApiKey.BROKER_REGISTRATION: 3,
-    ApiKey.BROKER_HEARTBEAT: 0,
+    ApiKey.BROKER_HEARTBEAT: 1,
     ApiKey.REPLICATE_METADATA: 0,
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,
     ApiKey.FETCH: 18,
@@ -101,6 +101,7 @@ def run_controller(options: Command, sock: socket.socket) -> int:
                 flush_policy=parse_policy(options["flush_policy"]),
                 disk=UnsyncedDisk(),
                 snapshot_bytes=brokers.metadata_snapshot_bytes,
+                is_alone=options["is_alone"],
             )
         )
     except (KafkaError, OSError, ValueError) as error:
@@ -124,11 +125,15 @@ def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
         is_cut = str(server.broker.config.node_id) in command["without_clients"]
         in_loop(server.post, lambda: server.cut_clients(is_cut=is_cut))
 
+    def fail_log_dir(command: Command) -> None:
+        in_loop(server.post, lambda: server.broker.log_dirs.fail(command["path"]))
+
     return {
         **fault_handlers(server.broker.faults),
         **reading_handlers(server.broker),
         "stop": lambda _: server.shut_down(),
         "links": set_links,
+        "fail_log_dir": fail_log_dir,
         "replicas": lambda _: in_loop(server.post, member.describe_replicas),
     }
 

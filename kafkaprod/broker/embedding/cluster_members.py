@@ -11,6 +11,7 @@ from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
+from kafkaprod.broker.embedding.cluster_options import directories_of
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ask_controller
 from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
@@ -39,7 +40,7 @@ class ClusterMembers:
         broker_id = self._last_id + 1  # ids are not used again
         options = {
             **next(iter(known.values())),
-            "data_dir": os.path.join(self._data_dir, f"broker-{broker_id}"),
+            **directories_of(self._data_dir, broker_id, len(self._state.brokers[0].log_dirs)),
             "journal": os.path.join(self._host.options["temporary"], f"synced-{broker_id}"),
             "port": 0,
             "listeners": listeners_text(each._replace(port=0) for each in _listeners(known)),
@@ -47,7 +48,7 @@ class ClusterMembers:
             "node_id": broker_id,
         }
         options["cluster"] = {**options["cluster"], "rack": rack}
-        broker = ClusterBroker(self._host, broker_id, rack, options["data_dir"], options["journal"])
+        broker = ClusterBroker(self._host, broker_id, options)
         address = self._host.ask({"command": "add", "name": str(broker_id), "options": options})
         known[str(broker_id)] = options | {key: address[key] for key in ("port", "listeners")}
         self._last_id = broker_id

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaprod.broker.config import DEFAULT_HOST
+from kafkaprod.broker.config import DEFAULT_HOST, MAX_LOG_DIRS
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.listeners import following, listeners_text, parse_listeners
 from kafkaprod.broker.peers.rules import CONTROLLER
+from kafkaprod.broker.storage.log.directory_files import cluster_id_of
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
@@ -29,7 +30,7 @@ ARGUMENTS: Final = {
     "default.replication.factor": "replication_factor",
     "listeners": "listeners",
     "log.dir": "data_dir",
-    "log.dirs": "data_dir",
+    "log.dirs": "data_dir and log_dirs",
     "min.insync.replicas": "min_insync_replicas",
     "node.id": "brokers, whose ids are 1, 2, ...",
     "port": "ports",
@@ -61,6 +62,7 @@ class ClusterOptions:
     listeners: str | None
     advertised: Sequence[str]
     data_dir: str | os.PathLike[str] | None
+    log_dirs: int
     auto_create_topics: bool
     num_partitions: int
     sasl_users: Mapping[str, str] | None = field(repr=False)
@@ -72,6 +74,7 @@ class ClusterOptions:
         arguments.whole("brokers", self.brokers, 1)
         if self.data_dir is not None:
             arguments.path("data_dir", self.data_dir)
+        arguments.whole("log_dirs", self.log_dirs, 1, MAX_LOG_DIRS)
         for rack in self._of_each_broker("racks", self.racks, '["a", "b", "c"]'):
             arguments.text("racks", rack)
         ports = self._of_each_broker("ports", self.ports, "[9092, 9093, 9094]")
@@ -139,7 +142,7 @@ class ClusterOptions:
                 closing the cluster.
             data_dir: What the processes keep.
         """
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, directory).bytes).decode()[:22]
+        cluster_id = cluster_id_of(os.path.join(data_dir, CONTROLLER)) or _new_cluster_id(directory)
         own = EmbeddedBroker(
             data_dir,
             auto_create_topics=self.auto_create_topics,
@@ -169,7 +172,7 @@ class ClusterOptions:
             "brokers": {
                 str(number): {
                     **own,
-                    "data_dir": os.path.join(data_dir, f"broker-{number}"),
+                    **directories_of(data_dir, number, self.log_dirs),
                     "journal": os.path.join(directory, f"synced-{number}"),
                     "port": self.ports[number - 1] if self.ports else 0,
                     "listeners": self._listeners_of(number),
@@ -189,3 +192,19 @@ class ClusterOptions:
                 for number in range(1, self.brokers + 1)
             },
         }
+
+
+def _new_cluster_id(directory: str) -> str:
+    return base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, directory).bytes).decode()[:22]
+
+
+def directories_of(data_dir: str, broker_id: int, count: int) -> dict[str, Any]:
+    """Return a broker's options that name its log directories.
+
+    Args:
+        data_dir: What the processes of the cluster keep.
+        broker_id: The broker's id.
+        count: How many it has.
+    """
+    first = os.path.join(data_dir, f"broker-{broker_id}")
+    return {"data_dir": first, "log_dirs": [f"{first}-dir-{number}" for number in range(2, count + 1)]}

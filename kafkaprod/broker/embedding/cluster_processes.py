@@ -11,7 +11,7 @@ from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.power_cut import cut_power
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 
@@ -90,16 +90,17 @@ class ClusterBroker(ClusterProcess):
     Attributes:
         id: Its id, from 1.
         rack: Where it is.
+        log_dirs: The paths of its log directories; the first one is its own.
         listeners: Name of a listener -> its address, "127.0.0.1:40001" say; the same after each start.
         faults: Scripts what it does wrong, as `EmbeddedBroker.faults`; empty after each start.
     """
 
-    def __init__(self, host: ClusterHost, broker_id: int, rack: str | None, data_dir: str, journal: str) -> None:
+    def __init__(self, host: ClusterHost, broker_id: int, options: Mapping[str, Any]) -> None:
         super().__init__(host, str(broker_id))
-        self._data_dir = data_dir
-        self._journal = journal
+        self._journal: str = options["journal"]
         self.id = broker_id
-        self.rack = rack
+        self.rack: str | None = options["cluster"]["rack"]
+        self.log_dirs: tuple[str, ...] = (options["data_dir"], *options["log_dirs"])
         self.listeners: dict[str, str] = {}
         self.faults: FaultScript = RemoteFaults(self.tell)
 
@@ -128,7 +129,22 @@ class ClusterBroker(ClusterProcess):
         """
         arguments.whole("seed", seed, -arguments.INT64_MAX)
         self.kill()
-        return sum(cut_power(self._data_dir, self._journal, seed).values())
+        return sum(sum(cut_power(path, self._journal, seed).values()) for path in self.log_dirs)
+
+    def fail_log_dir(self, number: int) -> None:
+        """Let a log directory's disk fail: its replicas are offline until the broker starts again, and others lead.
+
+        Args:
+            number: Which, counted from 1. The first one has what the broker cannot do without.
+
+        Raises:
+            ConfigError: It is not one of the broker's further directories.
+            EmbeddedBrokerError: The broker does not run.
+        """
+        arguments.whole("number", number, 2, max(len(self.log_dirs), 2))
+        if len(self.log_dirs) < 2:
+            raise ConfigError("the broker has one log directory: log_dirs= of the cluster gives it more")
+        self.tell({"command": "fail_log_dir", "path": self.log_dirs[number - 1]})
 
     @property
     def address(self) -> str:

@@ -37,10 +37,7 @@ class ClusterState:
         self._host = host
         self._directory: str = host.options["temporary"]
         self.controller = ClusterProcess(host, CONTROLLER)
-        self.brokers = [
-            ClusterBroker(host, int(name), each["cluster"]["rack"], each["data_dir"], each["journal"])
-            for name, each in host.options["brokers"].items()
-        ]
+        self.brokers = [ClusterBroker(host, int(name), each) for name, each in host.options["brokers"].items()]
 
         self._arrivals = Arrivals(
             lambda command: [broker.tell(command) for broker in self.brokers if broker.is_running]

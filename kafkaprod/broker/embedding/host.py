@@ -237,6 +237,7 @@ class ProcessHost:
         for name in names:
             if name in self._children:
                 raise CommandError(f"process {name} runs already")
+        self._options["controller"]["is_alone"] = not self._children
         for name in names:
             self._children[name] = self._fork(name)
         return {name: self._await_start(self._children[name]) for name in names}

@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (34): move partitions to other log directories of this broker, and say where new ones go.
 
 LOG_DIR_NOT_FOUND for a directory that the broker has not, KAFKA_STORAGE_ERROR for one that is offline, and for any move
-while one is. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION; its directory is remembered.
+while one is. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, one of which this broker has no replica
+REPLICA_NOT_AVAILABLE; its directory is remembered.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def _begin(broker: Broker, path: str, topic_partition: TopicPartition) -> int:
             error = broker.log_dirs.wish(topic_partition, path)
             return error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not partition.has_log and not partition.is_offline:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
+            error = broker.log_dirs.wish(topic_partition, path)
+            return error or ErrorCode.REPLICA_NOT_AVAILABLE
         return broker.log_dirs.move(partition.log, path)
     except BrokerError as error:
         return error.code

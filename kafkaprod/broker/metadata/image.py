@@ -7,13 +7,17 @@ as it was.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
 from kafkaprod.broker.metadata.records import (
     LEADER_UNCHANGED,
+    LOST,
+    MIGRATING,
+    UNASSIGNED,
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -53,7 +57,10 @@ class RecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker. Fenced ones lead nothing and are in no ISR but as a leaderless partition's last member."""
+    """A registered broker. Fenced ones lead nothing and are in no ISR but as a leaderless partition's last member.
+
+    `log_dirs` are the ids of its log directories that can be used; none if it named none.
+    """
 
     broker_id: int
     epoch: int
@@ -63,6 +70,7 @@ class BrokerImage:
     in_controlled_shutdown: bool
     endpoints: tuple[tuple[str, str, int, int], ...] = ()
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    log_dirs: tuple[uuid.UUID, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -78,6 +86,7 @@ class PartitionImage:
         replicas: All of them, those that a reassignment adds and removes included.
         adding: Those that join in a reassignment.
         removing: Those that leave when it is complete.
+        directories: The id of the log directory that each replica is in; none if no broker has named its own.
     """
 
     topic_id: uuid.UUID
@@ -90,11 +99,22 @@ class PartitionImage:
     recovery_state: RecoveryState = RecoveryState.RECOVERED
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    directories: tuple[uuid.UUID, ...] = ()
 
     @property
     def key(self) -> PartitionKey:
         """The topic's id and the index."""
         return (self.topic_id, self.index)
+
+    def directory_of(self, broker_id: int) -> uuid.UUID:
+        """The id of the log directory that a broker's replica is in; UNASSIGNED if that is not known."""
+        if not self.directories or broker_id not in self.replicas:
+            return UNASSIGNED
+        return self.directories[self.replicas.index(broker_id)]
+
+    def directories_for(self, replicas: Iterable[int]) -> tuple[uuid.UUID, ...]:
+        """The log directories of other replicas, as far as this partition knows them; none if it knows none."""
+        return tuple(map(self.directory_of, replicas)) if self.directories else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +143,7 @@ class ClusterImage:
         quotas: By entity: quotas by key.
         scram: SCRAM credentials by user and mechanism; None for removed ones.
         tokens: Delegation tokens by id.
+        directory_sizes: How many replicas are in each log directory, by its id.
         settings_offset: One past the last record that changed an option, an entry, a quota or a credential.
     """
 
@@ -140,6 +161,7 @@ class ClusterImage:
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
         self.tokens: dict[str, DelegationTokenRecord] = {}
+        self.directory_sizes: Counter[uuid.UUID] = Counter()
         self.settings_offset = 0
 
     def apply(self, offset: int, record: Struct) -> frozenset[PartitionKey]:
@@ -176,7 +198,9 @@ class ClusterImage:
         copied = ClusterImage()
         for name, part in vars(self).items():
             if isinstance(part, dict):
-                part = {key: value.copy() if isinstance(value, dict) else value for key, value in part.items()}
+                part = type(part)(
+                    {key: value.copy() if isinstance(value, dict) else value for key, value in part.items()}
+                )
             setattr(copied, name, part)
         return copied
 
@@ -188,6 +212,25 @@ class ClusterImage:
         """Whether a broker is registered and may lead partitions."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
+
+    def is_online(self, partition: PartitionImage, broker_id: int) -> bool:
+        """Whether the log directory of a broker's replica can be used, as far as is known."""
+        directory = partition.directory_of(broker_id)
+        broker = self.brokers.get(broker_id)
+        if broker is None or directory in (MIGRATING, UNASSIGNED):
+            return True
+        return directory in broker.log_dirs or (not broker.log_dirs and directory != LOST)
+
+    def may_lead(self, partition: PartitionImage, *, unfenced: int | None = None) -> Callable[[int], bool]:
+        """Return what says whether a broker may lead a partition: it is active, and its replica can be used.
+
+        Args:
+            partition: As it is, or will be.
+            unfenced: A broker that will be active, too.
+        """
+        return lambda broker_id: (
+            (broker_id == unfenced or self.is_active(broker_id)) and self.is_online(partition, broker_id)
+        )
 
     def partitions_of(self, broker_id: int) -> Iterator[PartitionImage]:
         """The partitions of which a broker has a replica, oldest first."""
@@ -216,6 +259,7 @@ class ClusterImage:
             record.in_controlled_shutdown,
             endpoints,
             {each.name: (each.min_supported_version, each.max_supported_version) for each in record.features},
+            tuple(record.log_dirs),
         )
         return NOTHING
 
@@ -229,6 +273,8 @@ class ClusterImage:
             broker = replace(broker, is_fenced=record.fenced > 0)
         if record.in_controlled_shutdown:
             broker = replace(broker, in_controlled_shutdown=True)
+        if record.log_dirs:
+            broker = replace(broker, log_dirs=tuple(record.log_dirs))
         self.brokers[record.broker_id] = broker
         return NOTHING
 
@@ -245,7 +291,7 @@ class ClusterImage:
             del self.topic_ids[topic.name]
         removed = frozenset(self._partitions_by_topic.pop(topic.topic_id, {}).values())
         for key in removed:
-            del self.partitions[key]
+            self.directory_sizes.subtract(self.partitions.pop(key).directories)
         return removed
 
     def _partition(self, _: int, record: PartitionRecord) -> frozenset[PartitionKey]:
@@ -260,7 +306,9 @@ class ClusterImage:
             RecoveryState(record.leader_recovery_state),
             tuple(record.adding_replicas),
             tuple(record.removing_replicas),
+            _directories(record.directories),
         )
+        self.directory_sizes.update(partition.directories)
         self.partitions[partition.key] = partition
         self._partitions_by_topic.setdefault(partition.topic_id, {})[partition.index] = partition.key
         return frozenset((partition.key,))
@@ -269,9 +317,16 @@ class ClusterImage:
         before = self.partitions[(_known(record.topic_id), record.partition_id)]
         has_leader = record.leader != LEADER_UNCHANGED
         recovery = record.leader_recovery_state
+        replicas = before.replicas if record.replicas is None else tuple(record.replicas)
+        directories = before.directories if record.replicas is None else before.directories_for(replicas)
+        if record.directories is not None:
+            directories = _directories(record.directories)
+        if directories is not before.directories:
+            self.directory_sizes.subtract(before.directories)
+            self.directory_sizes.update(directories)
         self.partitions[before.key] = replace(
             before,
-            replicas=before.replicas if record.replicas is None else tuple(record.replicas),
+            replicas=replicas,
             isr=before.isr if record.isr is None else tuple(record.isr),
             leader=record.leader if has_leader else before.leader,
             leader_epoch=before.leader_epoch + has_leader,
@@ -279,6 +334,7 @@ class ClusterImage:
             recovery_state=before.recovery_state if recovery < 0 else RecoveryState(recovery),
             adding=before.adding if record.adding_replicas is None else tuple(record.adding_replicas),
             removing=before.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+            directories=directories,
         )
         return frozenset((before.key,))
 
@@ -346,6 +402,10 @@ class ClusterImage:
 
     def _no_op(self, _: int, record: NoOpRecord) -> frozenset[PartitionKey]:
         return NOTHING
+
+
+def _directories(ids: Iterable[uuid.UUID | None]) -> tuple[uuid.UUID, ...]:
+    return tuple(directory or MIGRATING for directory in ids)
 
 
 def _known(topic_id: uuid.UUID | None) -> uuid.UUID:

@@ -86,6 +86,7 @@ def _broker(broker: BrokerImage) -> Struct:
         rack=broker.rack,
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
     )
 
 
@@ -110,6 +111,7 @@ def _partition(partition: PartitionImage) -> Struct:
         leader_recovery_state=partition.recovery_state,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
     )
 
 

@@ -32,6 +32,14 @@ from kafkaprod.protocol.schema import Struct, field
 FRAME_VERSION: Final = 1
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2
+MIGRATING: Final = uuid.UUID(int=0)
+"""The log directory of a replica whose broker named none when the partition was made."""
+UNASSIGNED: Final = uuid.UUID(int=1)
+"""The log directory of a replica whose broker has not chosen one."""
+LOST: Final = uuid.UUID(int=2)
+"""The log directory of a replica whose broker cannot say which it was: one that is offline."""
+RESERVED_DIRECTORIES: Final = frozenset((MIGRATING, UNASSIGNED, LOST))
+"""What is no log directory of any broker."""
 
 
 class FeatureLevelRecord(Struct):

@@ -5,6 +5,7 @@ metadata_queue         the partitions that metadata has changed and that are not
 fetch_sessions         what followers wait for at a leader
 fetcher                copies from one source broker
 isr_requests           proposals to the controller, one request in flight
+directory_assignments  what the controller must know of the log directories of replicas
 partition              one replica: appending and reading as leader, the high watermark, the ISR
 lifecycle              registration, heartbeats, controlled shutdown
 partition_replica_log  a partition's log as replication sees it

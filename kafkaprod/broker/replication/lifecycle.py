@@ -63,6 +63,7 @@ class BrokerLifecycle:
         rack: str | None = None,
         previous_epoch: int = -1,
         endpoints: tuple[tuple[str, str, int, int], ...] = (),
+        log_dirs: tuple[uuid.UUID, ...] = (),
     ) -> None:
         """Start a process's lifecycle.
 
@@ -74,10 +75,14 @@ class BrokerLifecycle:
             rack: Where it is.
             previous_epoch: The epoch of the last process's registration if that stopped cleanly, else -1.
             endpoints: Where clients reach it: listener name, host, port, security protocol.
+            log_dirs: The ids of its log directories that can be used; none if it has only one.
         """
         self.state = S.REGISTERING
         self.broker_epoch = -1
-        self._registration = RegisterBroker(broker_id, incarnation_id, cluster_id, rack, previous_epoch, endpoints)
+        self._registration = RegisterBroker(
+            broker_id, incarnation_id, cluster_id, rack, previous_epoch, endpoints, log_dirs=log_dirs
+        )
+        self._offline_log_dirs: tuple[uuid.UUID, ...] = ()
         self._broker_id = broker_id
         self._heartbeat_ms = heartbeat_ms
         self._in_flight: LifecycleRequest | None = None
@@ -95,7 +100,13 @@ class BrokerLifecycle:
             self._in_flight = self._registration
         else:
             self._in_flight = Heartbeat(
-                self._broker_id, self.broker_epoch, metadata_offset, False, self._wants_shutdown, now_ms
+                self._broker_id,
+                self.broker_epoch,
+                metadata_offset,
+                False,
+                self._wants_shutdown,
+                now_ms,
+                self._offline_log_dirs,
             )
         self._beats_at_once = False
         self._lost_at_ms = now_ms + TIMEOUT_MS
@@ -136,6 +147,19 @@ class BrokerLifecycle:
         if self.state in (S.STARTING, S.SHUTTING_DOWN):
             self._send_at_ms = now_ms
             self._beats_at_once = self._in_flight is not None
+
+    def lose_log_dirs(self, offline: tuple[uuid.UUID, ...], now_ms: int) -> None:
+        """Log directories can be used no more: the next heartbeat says so, now. A later registration leaves them out.
+
+        Args:
+            offline: The ids of all of them.
+            now_ms: The time.
+        """
+        online = tuple(directory for directory in self._registration.log_dirs if directory not in offline)
+        self._registration = self._registration._replace(log_dirs=online)
+        self._offline_log_dirs = offline
+        self._send_at_ms = now_ms
+        self._beats_at_once = self._in_flight is not None
 
     def shut_down(self, now_ms: int) -> None:
         """Begin the controlled shutdown. A broker that is not registered yet stops at once.

@@ -102,6 +102,7 @@ class PartitionReplica:
         is_waiting_for_metadata: A proposal was refused: no new one before the metadata changes.
         epoch_start_offset: Where this leader's epoch begins in its log.
         on_proposal: Called when there is a proposal to send.
+        is_offline: Its log directory can be used no more; it leads no more, whatever the metadata says.
     """
 
     broker_id: int
@@ -116,6 +117,7 @@ class PartitionReplica:
     epoch_start_offset: int = UNKNOWN_OFFSET
     followers: dict[int, FollowerState] = field(default_factory=dict)
     on_proposal: Callable[[PartitionReplica], None] = lambda _: None
+    is_offline: bool = False
     _partition_epoch: int = -1
     _leader_epoch: int = -1
 
@@ -127,7 +129,7 @@ class PartitionReplica:
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads."""
-        return self.image.leader == self.broker_id
+        return self.image.leader == self.broker_id and not self.is_offline
 
     @property
     def leader_epoch(self) -> int:

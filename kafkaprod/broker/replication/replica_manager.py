@@ -28,6 +28,7 @@ from kafkaprod.broker.replication.partition import (
     ReplicaSettings,
 )
 from kafkaprod.broker.replication.replica_log import ReplicaLog
+from kafkaprod.broker.storage.errors import LogDirectoryFailedError
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -46,6 +47,7 @@ class ReplicaManager:
         replicas: Those hosted here.
         fetchers: By source broker; none without partitions.
         sessions: What followers wait for.
+        offline: The partitions whose replica here is in a log directory that is offline.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class ReplicaManager:
         """
         self.replicas: dict[PartitionKey, PartitionReplica] = {}
         self.fetchers: dict[int, Fetcher] = {}
+        self.offline: set[PartitionKey] = set()
         self.sessions = FetchSessions(self._fetched, self._on_awake)
         self.isr_requests = IsrRequests(broker_id)
         self._broker_id = broker_id
@@ -115,6 +118,9 @@ class ReplicaManager:
             count = len(self.replicas)
             try:
                 self._follow_image(key, now_ms)
+            except LogDirectoryFailedError as error:
+                logger.error("partition %s is offline: %s", key, error)
+                self.offline.add(key)
             except (KafkaError, OSError) as error:  # the disk refused a log; the others continue
                 logger.error("partition %s cannot be followed and will be tried again: %s", key, error)
                 self._failed.append(key)
@@ -127,15 +133,26 @@ class ReplicaManager:
         partition = self._image.partitions.get(key)
         if partition is None or self._broker_id not in partition.replicas:
             self._stop(key)
-        else:
+        elif key not in self.offline:
             self._follow(partition, now_ms)
+
+    def fail(self, keys: Iterable[PartitionKey]) -> None:
+        """Take replicas out whose log directory can be used no more: they neither lead nor follow."""
+        for key in keys:
+            replica = self.replicas.get(key)
+            if replica is not None:
+                replica.is_offline = True
+                self._take_out(key)
+                self.offline.add(key)
+                self.sessions.note_moved((key,))
 
     def _note(self, key: PartitionKey) -> None:
         partition = self._image.partitions.get(key)
         if partition is None or self._broker_id not in partition.replicas:
             self._waiting.put(key, Presence.GOES)
         else:
-            self._waiting.put(key, Presence.STAYS if key in self.replicas else Presence.COMES)
+            is_here = key in self.replicas or key in self.offline
+            self._waiting.put(key, Presence.STAYS if is_here else Presence.COMES)
 
     def serve(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
         """Answer a follower's request, at once."""
@@ -220,13 +237,18 @@ class ReplicaManager:
             del self.fetchers[source]
 
     def _stop(self, key: PartitionKey) -> None:
-        if key not in self.replicas:
-            return
+        if key in self.replicas:
+            self._take_out(key)
+            self._drop_log(key)
+        elif key in self.offline:
+            self.offline.remove(key)
+            self._drop_log(key)
+
+    def _take_out(self, key: PartitionKey) -> None:
         for fetcher in self.fetchers.values():
             fetcher.remove(key)
         del self.replicas[key]
         self.isr_requests.discard(key)
-        self._drop_log(key)
 
     def _on_awake(self, key: PartitionKey, follower: int, fetched_ms: int) -> None:
         replica = self.replicas.get(key)
@@ -236,7 +258,8 @@ class ReplicaManager:
     def _fetched(self, key: PartitionKey, question: FollowerFetch, now_ms: int) -> FetchOutcome:
         replica = self.replicas.get(key)
         if replica is None:
-            return FetchOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_offline = key in self.offline
+            return FetchOutcome(ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         try:
             return replica.fetch(question, now_ms)
         except BrokerError as error:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
+from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -71,3 +75,18 @@ def test_a_client_has_a_broker_forgotten() -> None:
         cluster.broker(3).start()
         cluster.wait_until_in_sync()
         assert all(sorted(cluster.isr("orders", index)) == [1, 2, 3] for index in range(3))
+
+
+def test_another_cluster_continues_with_kept_data(tmp_path: Path) -> None:
+    for life in range(3):
+        began = time.monotonic()
+        with EmbeddedCluster(brokers=2, topics={"orders": 2}, data_dir=tmp_path, session_timeout_ms=20_000) as cluster:
+            assert time.monotonic() - began < 20, "the sessions of the last cluster's brokers are over"
+            with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                producer.send("orders", b"%d" % life, partition=life % 2).result()
+            assert sorted(record.value or b"" for record in cluster.records("orders")) == [
+                b"%d" % each for each in range(life + 1)
+            ]
+            if life == 1:
+                for broker in cluster.brokers:
+                    broker.kill()

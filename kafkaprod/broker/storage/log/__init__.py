@@ -1,6 +1,8 @@
 """A partition's log: appending, reading, segments, retention, and the directory that holds them.
 
+opening            opens the log directories of a broker
 log_dirs           all log directories of a broker: which partition is where, what moves, what is offline
+replica_moves      the moves of partitions between the directories, one after the other
 replica_move       the move of a partition to another directory
 log_dir            one broker's data directory: who owns it, which partitions are in it, what survives a restart
 directory_files    the names and the small files of a data directory

@@ -122,6 +122,14 @@ def load_identity(disk: Disk, path: str, node_id: int, cluster_id: str | None) -
     return identity
 
 
+def cluster_id_of(path: str) -> str | None:
+    """Return the id of the cluster that a directory belongs to, None if it belongs to none yet."""
+    try:
+        return parse_properties_file(read_present_file(os.path.join(path, META_PROPERTIES))).get("cluster.id")
+    except CorruptDataError:
+        return None
+
+
 class Checkpoints(NamedTuple):
     """Offsets of the partitions of a directory, as they were at one time.
 

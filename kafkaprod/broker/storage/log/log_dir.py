@@ -46,7 +46,11 @@ from kafkaprod.broker.storage.log.directory_files import (
 )
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
-from kafkaprod.broker.storage.recovery.checkpoints import encode_partition_metadata, parse_partition_metadata
+from kafkaprod.broker.storage.recovery.checkpoints import (
+    decode_uuid,
+    encode_partition_metadata,
+    parse_partition_metadata,
+)
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.structs import TopicPartition
 
@@ -75,6 +79,7 @@ class LogDir:
     Attributes:
         path: The directory.
         identity: The identity of the broker that owns it.
+        directory_id: The id of the directory itself.
         was_clean: The last broker closed it cleanly.
         environment: The environment of its logs.
     """
@@ -84,6 +89,7 @@ class LogDir:
     ) -> None:
         self.path = path
         self.identity = identity
+        self.directory_id = decode_uuid(identity.directory_id)
         self.was_clean = False
         self._directory_lock: LogFile | None = lock
         self.environment = environment._replace(unsynced=set())
@@ -256,7 +262,7 @@ class LogDir:
         """
         key = log.topic_partition
         with self._checkpoint_lock, self._lock:
-            self._checkpoint(self._logs, {key: log.log_end_offset}, {key: log.log_start_offset})
+            self._checkpoint(self._logs, {key: log})
             target = self._rename(directory, directory_name(key))
             try:
                 put_in_place(target)
@@ -335,20 +341,18 @@ class LogDir:
             LogError: KAFKA_STORAGE_ERROR, the disk refused; the old checkpoints stay and are still right.
         """
         with self._checkpoint_lock:
-            self._checkpoint(self.partitions, {}, {})
+            self._checkpoint(self.partitions, {})
 
     def _checkpoint(
-        self,
-        logs: Mapping[TopicPartition, PartitionLog],
-        ends: Mapping[TopicPartition, int],
-        starts: Mapping[TopicPartition, int],
+        self, logs: Mapping[TopicPartition, PartitionLog], copied: Mapping[TopicPartition, PartitionLog]
     ) -> None:
-        """Write the checkpoints of logs, and of others that have these ends and starts."""
+        """Write the checkpoints of logs, and of others of which a synced copy comes here."""
         for log in logs.values():
             log.checkpoint()
-        points = {**{key: log.recovery_point for key, log in logs.items()}, **ends}
-        starts = {**{key: log.log_start_offset for key, log in logs.items()}, **starts}
-        marks = {**{key: log.high_watermark for key, log in logs.items()}, **ends}
+        both = {**logs, **copied}
+        points = {key: log.log_end_offset if key in copied else log.recovery_point for key, log in both.items()}
+        starts = {key: log.log_start_offset for key, log in both.items()}
+        marks = {key: log.high_watermark for key, log in both.items()}
         try:
             write_checkpoints(self._disk, self.path, Checkpoints(points, starts, marks))
         except OSError as error:
@@ -362,7 +366,7 @@ class LogDir:
         with self._lock:
             is_clean = all(_close_logs(list(self._logs.values())))
             try:
-                self._checkpoint(self._logs, {}, {})
+                self._checkpoint(self._logs, {})
                 if is_clean:
                     content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                     replace_file_durably(self._disk, os.path.join(self.path, CLEAN_SHUTDOWN), content)

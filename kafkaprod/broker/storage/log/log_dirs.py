@@ -5,20 +5,19 @@ metadata's), and its failures are the broker's, as if it were alone. Any other t
 offline: its partitions answer KAFKA_STORAGE_ERROR, the others continue. Partitions move between directories
 (`replica_move`), one after the other.
 
-Thread-safe: one lock guards the moves, each directory has its own. Source: Kafka core, LogManager.
+Thread-safe: each directory has a lock, and so have the moves. Source: Kafka core, LogManager.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkaprod.broker.storage.directory_health import DirectoryHealth, WatchedDisk
-from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
+from kafkaprod.broker.storage.errors import LogDirectoryFailedError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.directory_files import (
@@ -30,12 +29,12 @@ from kafkaprod.broker.storage.log.directory_files import (
     read_present_file,
     renamed,
 )
-from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
-from kafkaprod.broker.storage.log.log_store import LogEnvironment
+from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.replica_move import ReplicaMove
+from kafkaprod.broker.storage.log.replica_moves import ReplicaMoves
 from kafkaprod.broker.storage.recovery.checkpoints import parse_partition_metadata
-from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
@@ -46,11 +45,7 @@ _MAX_WISHES = 10_000
 
 
 class LogDirs:
-    """See the module docstring. Make one with `open_log_dirs`.
-
-    Attributes:
-        moves_wait: Set when there is something to move.
-    """
+    """See the module docstring. Make one with `opening.open_log_dirs`."""
 
     def __init__(self, directories: Sequence[LogDir], unopened: Sequence[str] = ()) -> None:
         """Take open directories.
@@ -61,10 +56,9 @@ class LogDirs:
         """
         self._directories = tuple(directories)
         self._unopened = tuple(unopened)
-        self._lock = threading.Lock()
-        self._moves: dict[TopicPartition, ReplicaMove] = {}  # guarded by _lock, as what follows
+        self._moves = ReplicaMoves()
         self._wishes: dict[TopicPartition, LogDir] = {}
-        self.moves_wait = threading.Event()
+        self._left_copies: set[TopicPartition] = set()  # of partitions that are in no directory that could be opened
 
     # -- directories ---------------------------------------------------------------------------------------------------
 
@@ -94,6 +88,22 @@ class LogDirs:
         online = {directory.path for directory in self.online}
         return [path for path in self.paths if path not in online]
 
+    @property
+    def online_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that can be used."""
+        return tuple(directory.directory_id for directory in self.online)
+
+    @property
+    def failed_ids(self) -> tuple[uuid.UUID, ...]:
+        """The ids of the directories that were opened, and can be used no more."""
+        return tuple(each.directory_id for each in self._directories[1:] if each.environment.health.failure is not None)
+
+    def fail(self, path: str) -> None:
+        """Let a directory, other than the first, fail as if its disk had; for tests."""
+        for directory in self._directories[1:]:
+            if directory.path == os.path.realpath(path):
+                directory.environment.health.note(OSError(errno.EIO, "the disk has failed, as a test wanted", path))
+
     # -- partitions ----------------------------------------------------------------------------------------------------
 
     @property
@@ -111,13 +121,18 @@ class LogDirs:
         directory = self._directory_of(topic_partition)
         return None if directory is None else directory.get(topic_partition)
 
+    def directory_id_of(self, topic_partition: TopicPartition) -> uuid.UUID | None:
+        """The id of the directory that a partition is in, None if it is not here."""
+        directory = self._directory_of(topic_partition)
+        return None if directory is None else directory.directory_id
+
     def may_be_unopened(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition is in no open directory, but may be in one that could not be opened."""
         return bool(self._unopened) and self._directory_of(topic_partition) is None
 
     def saved_high_watermark(self, topic_partition: TopicPartition) -> int:
-        """See `LogDir`; of a broker with one directory."""
-        return self.first.saved_high_watermark(topic_partition)
+        """See `LogDir`."""
+        return (self._directory_of(topic_partition) or self.first).saved_high_watermark(topic_partition)
 
     def create(
         self,
@@ -148,6 +163,39 @@ class LogDirs:
         self._wishes.pop(topic_partition, None)
         return log
 
+    def create_replica(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, directory_id: uuid.UUID
+    ) -> PartitionLog:
+        """Make an empty replica in the directory that the metadata names; one that exists is returned as it is.
+
+        It moves at once where a client has wished for another directory (`wish`).
+
+        Args:
+            topic_partition: The partition.
+            topic_id: The id of its topic.
+            config: Options.
+            directory_id: The id of the directory; where the broker has no such directory, `create` chooses.
+
+        Raises:
+            CorruptDataError: The topic exists with another id.
+            LogDirectoryFailedError: The replica is in a directory that is offline, or may be.
+            LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
+        """
+        log = self.get(topic_partition)
+        if log is not None:
+            if log.is_offline:
+                raise LogDirectoryFailedError(f"the log directory of {topic_partition} is offline")
+            return log
+        directory = next((each for each in self.online if each.directory_id == directory_id), None)
+        if self.offline_paths and (directory is None or topic_partition in self._left_copies):
+            raise LogDirectoryFailedError(f"{topic_partition} may be in a log directory that is offline")
+        wish = self._wishes.get(topic_partition)
+        if directory is None or wish is None or wish is directory or self.offline_paths:
+            return (directory or self).create(topic_partition, topic_id, config)
+        log = directory.create(topic_partition, topic_id, config)
+        self._moves.begin(ReplicaMove(log, directory, wish))
+        return log
+
     def sync(self) -> None:
         """Make the partitions that were created durable.
 
@@ -173,7 +221,7 @@ class LogDirs:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, a rename failed.
         """
-        self._cancel(topic_partition)  # first: a copy alone must not be left
+        self._moves.cancel(topic_partition)  # first: a copy alone must not be left
         for directory in self._directories:
             directory.delete(topic_partition)
 
@@ -195,7 +243,7 @@ class LogDirs:
 
     def compact(self, should_stop: Callable[[], bool]) -> int:
         """See `LogDir.compact`; partitions that move are left out."""
-        return sum(directory.compact(should_stop, self._moves) for directory in self.online)
+        return sum(directory.compact(should_stop, self._moves.keys) for directory in self.online)
 
     def checkpoint(self) -> None:
         """See `LogDir.checkpoint`."""
@@ -209,24 +257,19 @@ class LogDirs:
 
     def close(self) -> bool:
         """Close all logs and give the directories up; return whether the shutdown was clean."""
-        with self._lock:
-            moves = list(self._moves.values())
-            self._moves.clear()
-        for move in moves:
-            move.close()
+        self._moves.close()
         are_clean = [directory.close() for directory in self._directories]
         return all(are_clean) and not self.offline_paths
 
     # -- moves ---------------------------------------------------------------------------------------------------------
 
     @property
-    def moves(self) -> list[ReplicaMove]:
-        """The moves that are not over, in their order."""
-        with self._lock:
-            return list(self._moves.values())
+    def moves(self) -> ReplicaMoves:
+        """The moves that are not over."""
+        return self._moves
 
     def wish(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
-        """Remember where a partition shall be made that does not exist yet; until the broker ends.
+        """Remember where a partition shall be made that is not here yet; until the broker ends.
 
         Returns:
             LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR for a directory that is offline; else NONE.
@@ -258,7 +301,7 @@ class LogDirs:
         present = self._moves.get(key)
         if present is not None and present.target is target:
             return ErrorCode.NONE
-        self._cancel(key)
+        self._moves.cancel(key)
         if source is target:
             return ErrorCode.NONE
         if self.offline_paths:
@@ -266,25 +309,12 @@ class LogDirs:
         if not _has_room(target.path, log.size_bytes):
             logger.warning("%s cannot move to %r: there is no room for %d bytes", key, path, log.size_bytes)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self._begin(ReplicaMove(log, source, target))
+        self._moves.begin(ReplicaMove(log, source, target))
         return ErrorCode.NONE
 
     def step(self, max_bytes: int) -> int:
-        """Copy some records of the move that comes next; return how many bytes. A move that fails is given up."""
-        move = next(iter(self.moves), None)
-        if move is None:
-            return 0
-        copied, key = 0, move.log.topic_partition
-        try:
-            copied = move.step(max_bytes)
-        except (LogError, OSError) as error:
-            logger.error("%s cannot move to %r: %s", key, move.target.path, str(error))
-            self._give_up(move)
-        if move.is_over:
-            with self._lock:
-                if self._moves.get(key) is move:
-                    del self._moves[key]
-        return copied
+        """See `ReplicaMoves.step`."""
+        return self._moves.step(max_bytes)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -301,27 +331,6 @@ class LogDirs:
             return None, ErrorCode.KAFKA_STORAGE_ERROR
         found = next((directory for directory in self._directories if directory.path == path), None)
         return found, ErrorCode.LOG_DIR_NOT_FOUND if found is None else ErrorCode.NONE
-
-    def _begin(self, move: ReplicaMove) -> None:
-        with self._lock:
-            self._moves[move.log.topic_partition] = move
-        self.moves_wait.set()
-
-    def _cancel(self, topic_partition: TopicPartition) -> None:
-        with self._lock:
-            move = self._moves.pop(topic_partition, None)
-        if move is not None:
-            move.cancel()
-
-    def _give_up(self, move: ReplicaMove) -> None:
-        """End a move that failed. If the partition cannot be read, its copy stays: the next start continues."""
-        try:
-            if move.log.is_offline:
-                move.close()
-            else:
-                move.cancel()
-        except (LogError, OSError) as error:
-            logger.error("the copy in %r is left over: %s", move.directory, str(error))
 
     def settle(self, ids: Mapping[str, uuid.UUID], reserved: Sequence[TopicPartition]) -> None:
         """At the start: keep one of each partition and topic id, and continue with what was moving.
@@ -341,7 +350,7 @@ class LogDirs:
                 if directory is not best:
                     logger.warning("%r has %s, too: the one in %r is set aside", best.path, key, directory.path)
                     directory.set_aside(key)
-        for directory in self._directories if len(self._directories) > 1 else ():
+        for directory in self._directories if len(self.paths) > 1 else ():
             for key, copies in find_futures(directory.path).items():
                 self._continue(key, directory, copies)
 
@@ -363,88 +372,19 @@ class LogDirs:
         log = None if source is None else source.get(key)
         for copy in copies:
             is_known = source is not None and _topic_id_of(copy) == source.topic_id(key.topic)
-            if is_known and source is not target and source is not None and log is not None and key not in self._moves:
-                self._begin(ReplicaMove(log, source, target, copy))
+            if (
+                is_known
+                and source is not target
+                and source is not None
+                and log is not None
+                and self._moves.get(key) is None
+            ):
+                self._moves.begin(ReplicaMove(log, source, target, copy))
             elif source is not None:
                 target.environment.disk.rename(copy, os.path.join(target.path, renamed(key, DELETE_SUFFIX)))
             else:
+                self._left_copies.add(key)
                 logger.warning("%r is the copy of a partition that is in no directory: it is left as it is", copy)
-
-
-def open_log_dirs(
-    paths: Sequence[str],
-    environment: LogEnvironment,
-    *,
-    node_id: int = 0,
-    cluster_id: str | None = None,
-    defaults: LogConfig | None = None,
-    find_topics: Callable[[LogDir], KnownTopics] = lambda _: KnownTopics({}, {}),
-) -> LogDirs:
-    """Take over the log directories of a broker, making those that are missing; see `open_log_dir`.
-
-    Args:
-        paths: The directories; the first one must be usable.
-        environment: Shared by all logs.
-        node_id: This broker's id.
-        cluster_id: Must match that of the directories.
-        defaults: Options of topics without their own.
-        find_topics: As of `open_log_dir`, with the first directory.
-
-    Raises:
-        DirectoryLockedError: Another broker uses one of them.
-        ConfigError: One belongs to another broker, cluster or user, or every user may write to it; one is named twice.
-        LogError, OSError: The first one cannot be read or written.
-    """
-    resolved = [os.path.realpath(path) for path in paths]
-    if len(set(resolved)) < len(resolved):
-        raise ConfigError(f"a log directory is named twice: {', '.join(resolved)}")
-    known, reserved = KnownTopics({}, {}), []
-
-    def find(log_dir: LogDir) -> KnownTopics:
-        nonlocal known, reserved
-        known = find_topics(log_dir)
-        reserved = list(log_dir.partitions)
-        return known
-
-    first = open_log_dir(
-        resolved[0], environment, node_id=node_id, cluster_id=cluster_id, defaults=defaults, find_topics=find
-    )
-    directories, unopened = [first], []
-    try:
-        for path in resolved[1:]:
-            directory = _open_further(path, environment, first.identity, defaults, known)
-            if directory is None:
-                unopened.append(path)
-            else:
-                directories.append(directory)
-        log_dirs = LogDirs(directories, unopened)
-        log_dirs.settle(known.ids, reserved)
-    except BaseException:
-        for directory in directories:
-            directory.close()
-        raise
-    return log_dirs
-
-
-def _open_further(
-    path: str, environment: LogEnvironment, identity: BrokerIdentity, defaults: LogConfig | None, known: KnownTopics
-) -> LogDir | None:
-    """Open a directory that is not the first one; None if that is not possible."""
-    health = DirectoryHealth(path)
-    try:
-        return open_log_dir(
-            path,
-            environment._replace(disk=WatchedDisk(environment.disk, health), health=health),
-            node_id=identity.node_id,
-            cluster_id=identity.cluster_id,
-            defaults=defaults,
-            find_topics=lambda _: known,
-        )
-    except DirectoryLockedError:
-        raise
-    except (OSError, LogError) as error:
-        logger.error("log directory %r is offline, and the broker starts without it: %s", path, str(error))
-        return None
 
 
 def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int]:

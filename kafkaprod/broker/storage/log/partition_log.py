@@ -42,11 +42,13 @@ class PartitionLog(ReadableLog):
 
     Attributes:
         compaction: Held by a compaction, and by a change of the log directory.
+        shortenings: How often records were dropped from the end: what has copied them looks again.
     """
 
     def __init__(self, topic_partition: TopicPartition, store: LogStore) -> None:
         super().__init__(topic_partition, store)
         self.compaction = threading.Lock()
+        self.shortenings = 0
 
     # -- append --------------------------------------------------------------------------------------------------------
 
@@ -363,6 +365,7 @@ class PartitionLog(ReadableLog):
     def _shorten(self, shorten: Callable[[], None]) -> None:
         with self._lock:
             self._fence.check()
+            self.shortenings += 1
             self._fence.guard_shortening(shorten)
             self._commits.retreat(self._store.log_end_offset)
             self.watermark.listeners[0] = self._store.producers.on_high_watermark

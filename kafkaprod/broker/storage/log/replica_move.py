@@ -2,7 +2,9 @@
 place.
 
     <topic>-<partition>.<uuid>-future     in the new directory, made at once: a restart continues with it
-    copy                                  reads and appends in steps, while clients write and read the old one
+    copy                                  reads and appends in steps, while clients write and read the old one; where a
+                                          follower cuts the old one, the copy is cut, too
+    may complete                          in a cluster the metadata names the new directory first
     flush                                 the copy is on the disk but for what comes meanwhile
     hold: copy, finish_copy, take_in      appends and reads wait; the rename to <topic>-<partition> is the change
     give_away                             the old directory becomes "...-delete"
@@ -17,6 +19,7 @@ import logging
 import os
 import threading
 import uuid
+from collections.abc import Callable
 
 from kafkaprod.broker.storage.disk import replace_file_durably
 from kafkaprod.broker.storage.errors import LogError, OffsetOutOfRangeError
@@ -62,6 +65,7 @@ class ReplicaMove:
         self.is_over = False
         # A power cut may have taken records from the log that the copy has: what comes in their place is not the same.
         self._trusted_offset = log.log_end_offset
+        self._shortenings = log.shortenings
         self._future: PartitionLog | None = None
         self._lock = threading.Lock()
         self.directory = self._make_directory() if directory is None else directory
@@ -77,8 +81,12 @@ class ReplicaMove:
         """Bytes of records in the copy."""
         return 0 if self._future is None else self._future.size_bytes
 
-    def step(self, max_bytes: int) -> int:
+    def step(self, max_bytes: int, may_complete: Callable[[], bool] = lambda: True) -> int:
         """Copy some records; return how many bytes. When none are left, the copy takes the partition's place.
+
+        Args:
+            max_bytes: Most bytes to read at once.
+            may_complete: Whether it may; called when it could, and again with each step until then.
 
         Raises:
             LogError: A disk refused, or the log is damaged: the move cannot continue.
@@ -88,8 +96,9 @@ class ReplicaMove:
             if self.is_over:
                 return 0
             future = self._open()
+            self._follow_shortenings(future)
             copied = self._copy(future, max_bytes)
-            if not self.lag or self.log.size_bytes - future.size_bytes <= max_bytes:
+            if (not self.lag or self.log.size_bytes - future.size_bytes <= max_bytes) and may_complete():
                 self._try_complete(future, max_bytes)
             return copied
 
@@ -152,6 +161,7 @@ class ReplicaMove:
                 self._future = self._open_copy()
             if self._future.log_end_offset > self._trusted_offset:
                 self._future.truncate_to(self._trusted_offset)
+            _cut_where_logs_part(self._future, self.log)
             self._future.note_gaps(self.log)
         return self._future
 
@@ -159,6 +169,12 @@ class ReplicaMove:
         log = self.log
         environment = self.target.environment
         return open_partition_log(log.topic_partition, self.directory, log.config, environment, is_clean=False)
+
+    def _follow_shortenings(self, future: PartitionLog) -> None:
+        shortenings = self.log.shortenings
+        if shortenings != self._shortenings:
+            self._shortenings = shortenings
+            _cut_where_logs_part(future, self.log)
 
     def _copy(self, future: PartitionLog, max_bytes: int) -> int:
         log = self.log
@@ -188,6 +204,7 @@ class ReplicaMove:
         try:
             future.flush()
             with log.hold():
+                self._follow_shortenings(future)
                 for _ in range(_LAST_READS):
                     if future.log_end_offset >= log.log_end_offset:
                         future.finish_copy(log)
@@ -227,3 +244,17 @@ class ReplicaMove:
                 f"{directory} has offsets {store.log_start_offset}..{store.log_end_offset}, not {start}..{end}",
             )
         log.take_store(store)
+
+
+def _cut_where_logs_part(copy: PartitionLog, log: PartitionLog) -> None:
+    """Cut a copy where the log has, or had meanwhile, other records: those of another leader epoch (KIP-101)."""
+    while copy.log_end_offset > copy.log_start_offset:
+        last_epoch = copy.epoch_for(copy.log_end_offset - 1)
+        epoch, end = log.end_offset_for_epoch(last_epoch)
+        if last_epoch < 0 or (epoch == last_epoch and end >= copy.log_end_offset):
+            return
+        if epoch < last_epoch:
+            end = min(end, copy.end_offset_for_epoch(epoch)[1])
+        copy.truncate_to(max(end, copy.log_start_offset))
+    if copy.log_end_offset > log.log_start_offset:
+        copy.restart_at(log.log_start_offset)

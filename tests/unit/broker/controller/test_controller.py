@@ -41,7 +41,7 @@ def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
     controller.turn(0)
     epoch = answers[0].broker_epoch
     for offset, is_fenced in ((epoch, True), (epoch + 1, False)):
-        controller.queue.put(Heartbeat(1, epoch, offset, False, False, 0, answers.append), 0)
+        controller.queue.put(Heartbeat(1, epoch, offset, False, False, 0, reply=answers.append), 0)
         controller.turn(0)
         assert answers[-1].is_fenced is is_fenced
 

@@ -15,7 +15,7 @@ from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
 from kafkaprod.broker.handlers import list_offsets
-from kafkaprod.broker.metadata.image import TopicImage
+from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
@@ -254,6 +254,7 @@ def _topics_made_again() -> None:
         log_dir = open_log_dir(directory, environment)
         topics = ReplicatedTopics(LogDirs([log_dir]), LogConfig(), lambda _: None, 1)
         topics.image.topics[new] = TopicImage("t", new)
+        topics.image.partitions[new, 0] = PartitionImage(new, 0, (0,), (0,), 0, 0, 0)
         try:
             assert topics.open_log((new, 0)).end_offset == 0
         except CorruptDataError as error:

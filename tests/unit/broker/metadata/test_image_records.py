@@ -11,6 +11,7 @@ from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.image_records import image_of, records_of
 from kafkaprod.broker.metadata.records import (
     RECORD_TYPES,
+    UNASSIGNED,
     AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
@@ -51,7 +52,7 @@ def changes() -> list[Struct]:
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="group.version", feature_level=0),
         RegisterBrokerRecord(broker_id=1, broker_epoch=3, incarnation_id=ONE, end_points=points, features=levels),
-        RegisterBrokerRecord(broker_id=2, broker_epoch=4, incarnation_id=TWO, rack="r"),
+        RegisterBrokerRecord(broker_id=2, broker_epoch=4, incarnation_id=TWO, rack="r", log_dirs=[ONE, TWO]),
         RegisterBrokerRecord(broker_id=3, broker_epoch=5, incarnation_id=THREE),
         UnregisterBrokerRecord(broker_id=3, broker_epoch=5),
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=3, fenced=-1),
@@ -73,6 +74,7 @@ def changes() -> list[Struct]:
             leader_recovery_state=1,
             adding_replicas=[2],
             removing_replicas=[1],
+            directories=[UNASSIGNED, TWO],
         ),
         PartitionRecord(partition_id=0, topic_id=THREE, replicas=[1, 2], isr=[1, 2], leader=1),
         PartitionChangeRecord(partition_id=0, topic_id=THREE, isr=[2], leader=2),

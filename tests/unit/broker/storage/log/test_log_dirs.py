@@ -6,6 +6,7 @@ import errno
 import itertools
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import pytest
 from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogDirectoryFailedError, LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.broker.storage.log.log_dirs import LogDirs, open_log_dirs
+from kafkaprod.broker.storage.log.log_dirs import LogDirs
+from kafkaprod.broker.storage.log.opening import open_log_dirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
@@ -329,13 +332,13 @@ def test_move_back_or_to_the_same_place_ends_the_move(rig: Rig) -> None:
     log_dirs.step(100)
     (first,) = log_dirs.moves
     assert log_dirs.move(log, rig.paths[1]) == ErrorCode.NONE
-    assert log_dirs.moves == [first]
+    assert list(log_dirs.moves) == [first]
     assert log_dirs.move(log, rig.paths[2]) == ErrorCode.NONE
     (second,) = log_dirs.moves
     assert second.target.path == rig.paths[2]
     assert rig.names(1) == ["orders-0-delete"]
     assert log_dirs.move(log, rig.paths[0]) == ErrorCode.NONE
-    assert log_dirs.moves == []
+    assert not log_dirs.moves
     log_dirs.purge_deleted()
     assert (rig.names(1), rig.names(2)) == ([], [])
     assert log_dirs.move(log, str(rig.path / "d")) == ErrorCode.LOG_DIR_NOT_FOUND
@@ -358,10 +361,10 @@ def test_deleted_partition_takes_its_copy_along(rig: Rig) -> None:
     log_dirs.move(log, rig.paths[1])
     log_dirs.step(100)
     log_dirs.delete(ORDERS)
-    assert (log_dirs.moves, rig.names(0), rig.names(1)) == ([], ["orders-0-delete"], ["orders-0-delete"])
+    assert (list(log_dirs.moves), rig.names(0), rig.names(1)) == ([], ["orders-0-delete"], ["orders-0-delete"])
     assert log_dirs.close()
     again = rig.open()
-    assert (again.partitions, again.moves, rig.names(0), rig.names(1)) == ({}, [], [], [])
+    assert (again.partitions, list(again.moves), rig.names(0), rig.names(1)) == ({}, [], [], [])
 
 
 def test_directory_of_a_partition_to_come_is_remembered(rig: Rig) -> None:
@@ -421,7 +424,7 @@ def test_copy_of_another_topic_or_in_the_same_directory_goes(rig: Rig) -> None:
     (copy / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     del log_dirs, log
     again = rig.open()
-    assert again.moves == []
+    assert not again.moves
     again.purge_deleted()
     assert (rig.names(0), rig.names(1)) == (["orders-0"], [])
 
@@ -432,7 +435,7 @@ def test_copy_without_a_partition_is_left_alone(rig: Rig, caplog: pytest.LogCapt
     log_dirs.move(log, rig.paths[1])
     assert log_dirs.close()
     shutil.rmtree(Path(rig.paths[0]) / "orders-0")
-    assert rig.open().moves == []
+    assert not rig.open().moves
     assert rig.names(1) == ["orders-0-future"]
     assert "left as it is" in caplog.text
 
@@ -543,3 +546,185 @@ def test_directories_of_others_and_repeated_ones_are_refused(rig: Rig) -> None:
     log_dirs.close()
     with pytest.raises(ConfigError, match="belongs to"):
         open_log_dirs([str(rig.path / "c"), rig.paths[1]], make_environment())
+
+
+def append_in_epoch(log: PartitionLog, epoch: int, count: int) -> None:
+    for number in range(count):
+        log.append(make_batch((b"%d of epoch %d" % (number, epoch), b"y" * 40)), epoch)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize("copied", [0, 8, 20])
+@pytest.mark.parametrize("kept", [0, 3, 14, 20])
+@pytest.mark.parametrize("added", [0, 2, 30])
+def test_a_copy_follows_a_log_that_is_cut(rig: Rig, kept: int, copied: int, added: int, *, restarts: bool) -> None:
+    """As a follower's is by a new leader: what comes in place of the old records is of another epoch."""
+    log_dirs = rig.open()
+    log = log_dirs.create(ORDERS, TOPIC_ID)
+    append_in_epoch(log, 0, 5)
+    append_in_epoch(log, 3, 5)
+    assert log_dirs.move(log, rig.paths[1]) == ErrorCode.NONE
+    log_dirs.moves.may_complete = lambda _, __: False
+    while next(iter(log_dirs.moves)).lag > 20 - copied:
+        log_dirs.step(100)
+    log.truncate_to(kept)
+    append_in_epoch(log, 5, added)
+    if restarts:
+        log_dirs.close()
+        log_dirs = rig.open()
+        log = log_dirs.partitions[ORDERS]
+    expected = content(log)
+    log_dirs.moves.may_complete = lambda _, __: True
+    run_moves(log_dirs)
+    assert log.directory.startswith(rig.paths[1])
+    append_in_epoch(log, 7, 1)
+    assert content(log)[: len(expected)] == expected
+    whole = content(log)
+    assert log_dirs.close()
+    again = rig.open()
+    assert content(again.partitions[ORDERS]) == whole
+    assert [again.partitions[ORDERS].end_offset_for_epoch(epoch) for epoch in (0, 3)] == [
+        log.end_offset_for_epoch(epoch) for epoch in (0, 3)
+    ]
+    assert again.close()
+
+
+@pytest.mark.parametrize("offset", [3, 60])
+def test_a_copy_follows_a_log_that_begins_again(rig: Rig, offset: int) -> None:
+    log_dirs = rig.open()
+    log = log_dirs.create(ORDERS, TOPIC_ID)
+    append_in_epoch(log, 0, 10)
+    log_dirs.move(log, rig.paths[1])
+    log_dirs.step(300)
+    log.restart_at(offset)
+    append_in_epoch(log, 4, 3)
+    expected = content(log)
+    run_moves(log_dirs)
+    assert (content(log), log.log_start_offset, log.log_end_offset) == (expected, offset, offset + 6)
+    assert log_dirs.close()
+
+
+def test_a_move_completes_when_it_may_and_one_that_ends_says_so(rig: Rig) -> None:
+    log_dirs = rig.open()
+    log = log_dirs.create(ORDERS, TOPIC_ID)
+    fill(log, 10)
+    asked: list[tuple[TopicPartition, uuid.UUID]] = []
+    given_up: list[TopicPartition] = []
+
+    def may_complete(key: TopicPartition, directory: uuid.UUID) -> bool:
+        asked.append((key, directory))
+        return False
+
+    log_dirs.moves.may_complete = may_complete
+    log_dirs.moves.on_given_up = given_up.append
+    log_dirs.move(log, rig.paths[1])
+    for _ in range(20):
+        log_dirs.step(1_000)
+    first, second = log_dirs.online_ids
+    assert set(asked) == {(ORDERS, second)}
+    assert log_dirs.directory_id_of(ORDERS) == first
+    assert not given_up
+    log_dirs.move(log, rig.paths[0])
+    assert given_up == [ORDERS]
+    log_dirs.move(log, rig.paths[1])
+    log_dirs.moves.may_complete = lambda _, __: True
+    run_moves(log_dirs)
+    assert (log_dirs.directory_id_of(ORDERS), given_up) == (second, [ORDERS])
+    log_dirs.close()
+
+
+def test_a_move_into_a_directory_that_fails_says_that_it_has_ended(rig: Rig) -> None:
+    disk = FaultyDisk()
+    log_dirs = rig.open(disk)
+    log = log_dirs.create(ORDERS, TOPIC_ID)
+    fill(log, 10)
+    log_dirs.move(log, rig.paths[1])
+    given_up: list[tuple[TopicPartition, bool]] = []
+    log_dirs.moves.on_given_up = lambda key: given_up.append((key, bool(log_dirs.moves)))
+    _, second = log_dirs.online_ids
+    disk.fail = failing_in(Path(rig.paths[1]))
+    log_dirs.step(1_000)
+    assert given_up == [(ORDERS, False)]
+    assert log_dirs.failed_ids == (second,)
+    log_dirs.close()
+
+
+def test_a_moved_replica_keeps_its_high_watermark_over_a_crash(rig: Rig) -> None:
+    """Not its log's end, which other replicas may not have."""
+    log_dirs = rig.open()
+    log = log_dirs.create(ORDERS, TOPIC_ID)
+    log.watermark.rule = WatermarkRule.REPLICATED
+    append_in_epoch(log, 0, 10)
+    log.update_high_watermark(4)
+    log_dirs.move(log, rig.paths[1])
+    run_moves(log_dirs)
+    crashed = Rig(rig.path / "crashed")
+    shutil.copytree(rig.paths[0], crashed.paths[0])
+    shutil.copytree(rig.paths[1], crashed.paths[1])
+    again = crashed.open()
+    assert again.saved_high_watermark(ORDERS) == 4
+    again.close()
+    log_dirs.close()
+
+
+def test_replicas_are_made_where_the_metadata_says(rig: Rig) -> None:
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    keys = [TopicPartition("orders", number) for number in range(3)]
+    for key in keys[:2]:
+        log_dirs.create_replica(key, TOPIC_ID, SMALL, second)
+    log_dirs.create_replica(keys[2], TOPIC_ID, SMALL, uuid.UUID(int=77))
+    assert [log_dirs.directory_id_of(key) for key in keys] == [second, second, first]
+    assert log_dirs.create_replica(keys[0], TOPIC_ID, SMALL, first) is log_dirs.partitions[keys[0]]
+    log_dirs.close()
+
+
+def test_a_wish_for_a_replica_is_a_move_once_it_is_there(rig: Rig) -> None:
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    assert log_dirs.wish(ORDERS, rig.paths[1]) == ErrorCode.NONE
+    log = log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first)
+    assert log.directory.startswith(rig.paths[0])
+    fill(log, 3)
+    run_moves(log_dirs)
+    assert log_dirs.directory_id_of(ORDERS) == second
+    log_dirs.close()
+
+
+def test_a_replica_that_may_be_on_a_missing_disk_is_not_made_again(rig: Rig) -> None:
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    other = TopicPartition("orders", 1)
+    log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second)
+    log_dirs.close()
+    shutil.move(rig.paths[1], rig.paths[1] + "-away")
+    Path(rig.paths[1]).write_text("no directory")
+    log_dirs = rig.open()
+    for directory in (second, uuid.UUID(int=1)):
+        with pytest.raises(LogDirectoryFailedError):
+            log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, directory)
+    assert log_dirs.create_replica(other, TOPIC_ID, SMALL, first).log_end_offset == 0, "a new one can be made"
+    log_dirs.close()
+
+
+def test_a_replica_whose_copy_alone_is_there_is_not_made_again(rig: Rig) -> None:
+    """The metadata may name the new directory already, while the records are on the disk that is gone."""
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    log = log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second)
+    fill(log, 5)
+    log_dirs.moves.may_complete = lambda _, __: False
+    log_dirs.move(log, rig.paths[0])
+    log_dirs.step(10_000)
+    log_dirs.close()
+    shutil.move(rig.paths[1], rig.paths[1] + "-away")
+    Path(rig.paths[1]).write_text("no directory")
+    log_dirs = rig.open()
+    with pytest.raises(LogDirectoryFailedError):
+        log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first)
+    log_dirs.close()
+    Path(rig.paths[1]).unlink()
+    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    log_dirs = rig.open()
+    assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first).log_end_offset == 10
+    log_dirs.close()
