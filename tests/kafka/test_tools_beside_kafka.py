@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.kafka.broker_properties import SASL_USERS
@@ -232,3 +232,79 @@ def test_log_directories(tools: JavaTools, tmp_path: Path) -> None:
         for own, other in zip(own_lines, printed(cluster.bootstrap(), cluster.log_dirs(1)), strict=True):
             assert own == other
     assert '"logDir": "SECOND"' in own_lines[2][-1]
+
+
+class ClusterReassignment:
+    """Moves a partition of three brokers between them and their log directories, and keeps what the tools print."""
+
+    def __init__(self, tools: JavaTools, servers: str, paths: dict[int, list[str]], plan: Path) -> None:
+        self.tools = tools
+        self.servers = servers
+        self.paths = paths
+        self.plan = plan
+        self.printed: list[list[str]] = []
+
+    def move(self, replicas: list[int], places: list[int | None], *words: str) -> None:
+        """Move to directories of a number, None for any; wait for the end, and describe all directories."""
+        names = [
+            "any" if place is None else self.paths[replica][place]
+            for replica, place in zip(replicas, places, strict=True)
+        ]
+        partition = {"topic": "moved", "partition": 0, "replicas": replicas, "log_dirs": names}
+        self.plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        self.printed.append(self._reassign("--execute", *words))
+        wait_until(lambda: not any("in progress" in line for line in self._reassign("--verify")), "the moves to end")
+        self.printed.append(self._reassign("--verify"))
+        self.printed.append(self._reassign("--list"))
+        self.printed.append(self._call("LogDirsCommand", "--describe", "--topic-list", "moved"))
+
+    def _reassign(self, *words: str) -> list[str]:
+        plan = () if "--list" in words else ("--reassignment-json-file", str(self.plan))
+        return self._call("reassign.ReassignPartitionsCommand", *plan, *words)
+
+    def _call(self, tool: str, *words: str) -> list[str]:
+        out = self.tools.call(tool, "--bootstrap-server", self.servers, *words)
+        for broker_id, paths in self.paths.items():
+            for number in (1, 0):  # one may begin as the other
+                out = out.replace(paths[number], f"{broker_id}:{number}")
+        return [self._described(line) if line.startswith("{") else line for line in plain(out)]
+
+    @staticmethod
+    def _described(line: str) -> str:
+        """Where the replicas are, and how far; the sizes are each broker's own."""
+        found = json.loads(line)
+        if "brokers" not in found:
+            return "plan"
+        return json.dumps(
+            sorted(
+                (directory["logDir"], directory["error"], each["partition"], each["offsetLag"], each["isFuture"])
+                for broker in found["brokers"]
+                for directory in broker["logDirs"]
+                for each in directory["partitions"]
+            )
+        )
+
+
+def test_log_directories_of_a_cluster(tools: JavaTools, tmp_path: Path) -> None:
+    def printed(servers: str, paths: dict[int, list[str]]) -> list[list[str]]:
+        place = ("--create", "--topic", "moved", "--replica-assignment", "1:2")
+        made = tools.call("TopicCommand", "--bootstrap-server", servers, *place)
+        assert "Created topic moved." in made
+        with Producer(bootstrap_servers=servers) as producer:
+            for number in range(40):
+                producer.send("moved", b"%d" % number * 100).result()
+        moving = ClusterReassignment(tools, servers, paths, tmp_path / "plan.json")
+        moving.move([1, 2], [1, 1])
+        moving.move([1, 2], [0, 0], "--replica-alter-log-dirs-throttle", "1000000")
+        moving.move([2, 3], [None, 1])
+        moving.move([3, 1, 2], [0, 1, 1], "--throttle", "1000000", "--replica-alter-log-dirs-throttle", "1000000")
+        moving.move([3, 1], [None, None])
+        return moving.printed
+
+    with EmbeddedCluster(log_dirs=2, data_dir=tmp_path / "data") as embedded:
+        own = printed(embedded.bootstrap_servers, {each.id: list(each.log_dirs) for each in embedded.brokers})
+    with KafkaCluster(3, further_log_dirs=1) as cluster:
+        theirs = printed(cluster.bootstrap(), {node: list(map(str, cluster.log_dirs(node))) for node in (1, 2, 3)})
+    for ours, other in zip(own, theirs, strict=True):
+        assert ours == other
+    assert [line for lines in own for line in lines if line.startswith("[")]
