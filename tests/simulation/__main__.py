@@ -14,12 +14,14 @@ from functools import partial
 from tests.simulation.bad_day import BadDay
 from tests.simulation.case_rules import CASES, play
 from tests.simulation.checker import ViolationError
+from tests.simulation.disk_day import DiskDay
+from tests.simulation.disk_rules import DISK_RULES
 from tests.simulation.rules import BAD_DAY_RULES, BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
 from tests.simulation.transaction_day import TransactionDay
 from tests.simulation.transaction_rules import TRANSACTION_RULES
 
-ALL_RULES = {**RULES, **TRANSACTION_RULES}
+ALL_RULES = {**RULES, **TRANSACTION_RULES, **DISK_RULES}
 
 
 def collect_rarely() -> None:
@@ -58,6 +60,8 @@ def seeds_until_noticed(rule: str, start: int, most: int) -> tuple[int, str] | N
         kind = BadDay
     elif rule in TRANSACTION_RULES:
         kind = TransactionDay
+    elif rule in DISK_RULES:
+        kind = DiskDay
     with ALL_RULES[rule]():
         for count in range(1, most + 1):
             outcome = run_seed(start + count - 1, kind)
@@ -95,6 +99,14 @@ def play_cases() -> int:
     return 1 if wrong else 0
 
 
+def _kind(arguments: argparse.Namespace) -> type[Simulation]:
+    if arguments.transactions:
+        return TransactionDay
+    if arguments.disks:
+        return DiskDay
+    return BadDay if arguments.bad_day else Simulation
+
+
 def main() -> int:
     """Run what the arguments ask for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
@@ -111,15 +123,15 @@ def main() -> int:
     )
     parser.add_argument("--bad-day", action="store_true", help="with hanging brokers, thin links and far ones")
     parser.add_argument("--transactions", action="store_true", help="with transactions and their coordinators")
+    parser.add_argument("--disks", action="store_true", help="with several log directories, of which some fail")
     arguments = parser.parse_args()
-    kind = TransactionDay if arguments.transactions else BadDay if arguments.bad_day else Simulation
+    kind = _kind(arguments)
     collect_rarely()
     if arguments.cases:
         return play_cases()
     if arguments.rules or arguments.without:
-        wanted = (
-            sorted(TRANSACTION_RULES if arguments.transactions else RULES) if arguments.rules else [arguments.without]
-        )
+        all_of_kind = TRANSACTION_RULES if arguments.transactions else DISK_RULES if arguments.disks else RULES
+        wanted = sorted(all_of_kind) if arguments.rules else [arguments.without]
         return run_without(wanted, arguments.start, arguments.seeds)
     if arguments.seed is not None:
         return run_one(arguments.seed, kind)

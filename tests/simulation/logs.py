@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from kafkaprod.broker.replication.replica_log import ReplicaBatch
-from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
+from kafkaprod.broker.storage.errors import LogDirectoryFailedError, OffsetOutOfRangeError
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_ID, BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
@@ -81,7 +81,7 @@ class SimulatedLog:
     """
 
     config = LogConfig()
-    is_offline = False  # the directory of no log fails
+    is_offline = False  # see `disk_day`
 
     def __init__(self, clock: Clock) -> None:
         self.batches: list[SimulatedBatch] = []
@@ -125,6 +125,7 @@ class SimulatedLog:
         max_bytes_now: int | None = None,
     ) -> AppendResult:
         """Append a real producer's batch; see `PartitionLog.append`."""
+        self._check_disk()
         valid = validate_client_batch(memoryview(records), self.config, self._clock.wall_ms(), max_bytes_now)
         header = valid.header
         if header.producer_id != NO_PRODUCER_ID:
@@ -145,6 +146,7 @@ class SimulatedLog:
         self._append(batch)
 
     def read_batches(self, offset: int, max_batches: int) -> tuple[SimulatedBatch, ...]:
+        self._check_disk()
         return tuple(self._batches_from(offset)[:max_batches])
 
     def batch_at(self, base_offset: int) -> SimulatedBatch | None:
@@ -185,6 +187,7 @@ class SimulatedLog:
         self, offset: int, max_bytes: int, upper_bound: int | None = None, *, min_one_batch: bool = True
     ) -> ReadResult:
         """Return the records from an offset on; see `PartitionLog.read`."""
+        self._check_disk()
         self._check_offset(offset)
         bound = self.high_watermark if upper_bound is None else upper_bound
         first, behind = offset - self.log_start_offset, min(bound, self.end_offset) - self.log_start_offset
@@ -220,7 +223,12 @@ class SimulatedLog:
         self.epochs = LeaderEpochs([EpochStart(*entry) for entry in self.epochs.entries])
         self._rebuild_producers()
 
+    def _check_disk(self) -> None:
+        if self.is_offline:
+            raise LogDirectoryFailedError("the disk is broken")
+
     def _append(self, batch: SimulatedBatch) -> None:
+        self._check_disk()
         self.batches.append(batch)
         self._bases.append(batch.base_offset)
         self.values += batch.values

@@ -218,6 +218,7 @@ class BrokerNode:
             rack=None,
             previous_epoch=self.clean_epoch,
             endpoints=(("PLAINTEXT", host_of(self.broker_id), PORT, 0),),
+            log_dirs=self.online_log_dirs(),
         )
         self.manager = ReplicaManager(
             self.broker_id,
@@ -228,6 +229,21 @@ class BrokerNode:
             self.topics.min_isr,
             self.settings,
         )
+
+    # -- several log directories: see `disk_day` -----------------------------------------------------------------------
+
+    def online_log_dirs(self) -> tuple[uuid.UUID, ...]:
+        """Return the ids of the log directories that can be used."""
+        return ()
+
+    def give_up_disks(self) -> None:
+        """Notice log directories that have failed."""
+
+    def note_places(self, done: Iterable[PartitionKey]) -> None:
+        """Look at where replicas are that the metadata has changed."""
+
+    def assign_places(self) -> None:
+        """Have the metadata say where replicas are."""
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -291,6 +307,7 @@ class BrokerNode:
         elif state is BrokerState.STOPPED:
             self._stopped()
             return
+        self.give_up_disks()
         if self.manager.is_behind:
             self._work()
         request = self.lifecycle.next_request(self._followed_offset, now_ms)
@@ -299,6 +316,7 @@ class BrokerNode:
         proposals = self.manager.next_isr_request(now_ms)
         if proposals is not None:
             self._propose(proposals)
+        self.assign_places()
         for fetcher in self.manager.fetchers.values():
             wanted = fetcher.next_request(now_ms)
             if wanted is not None:
@@ -361,6 +379,7 @@ class BrokerNode:
         """Follow some of the metadata, as little at a time as it takes to come between any two partitions."""
         before = {key: replica.leader_epoch for key, replica in self.manager.replicas.items()}
         done = self.manager.work(self.now_ms(), 1)
+        self.note_places(done)
         self.topics.publish(self.manager.replicas, done, self.manager.is_behind_in)
         if self.manager.is_behind:
             self.world.in_process(self.process, 1, lambda: None)

@@ -92,11 +92,14 @@ class HandlerBroker:
 
     Attributes:
         exchanges: Requests that wait for their outcomes, and some that have them.
+        topics_type: The kind of its table of topics.
     """
+
+    topics_type: type[SimulatedTopics] = SimulatedTopics
 
     def __init__(self, node: BrokerNode) -> None:
         self.purgatory = Purgatory(lambda: None)
-        self.topics = SimulatedTopics(node, self.purgatory.notify)
+        self.topics = self.topics_type(node, self.purgatory.notify)
         self.image = self.topics.image
         self.standing: Any = SimpleNamespace(leaders_move=True, appends_in_loop=True)
         self.clock = node

@@ -88,14 +88,15 @@ class ReplicaDirectories:
             if not is_known:
                 self.assignments.want(key, LOST)
             return
+        if not self._has_several and known in (MIGRATING, UNASSIGNED):
+            return
         actual = self._topics.directory_of(key)
         if actual is None or known == actual:
             return
-        if self._has_several or known not in (MIGRATING, UNASSIGNED):
-            place = self._topics.topic_partition_of(key)
-            move = None if place is None else self._log_dirs.moves.get(place)
-            if move is None or move.target.directory_id != known:
-                self.assignments.want(key, actual)
+        place = self._topics.topic_partition_of(key)
+        move = None if place is None else self._log_dirs.moves.get(place)
+        if move is None or move.target.directory_id != known:
+            self.assignments.want(key, actual)
 
     # -- partitions that move, from any thread -------------------------------------------------------------------------
 
