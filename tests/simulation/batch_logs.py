@@ -7,6 +7,7 @@ aborted transactions and the rule of the last stable offset are the broker's, to
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -20,7 +21,7 @@ from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.broker.storage.log.segments import ReadResult
-from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
 from kafkaprod.clock import Clock
 from tests.simulation.logs import SimulatedBatch, SimulatedLog, values_of
 
@@ -55,12 +56,17 @@ class _Index(TransactionIndex):
 
 
 class BatchLog(SimulatedLog):
-    """See the module docstring. It is `PartitionLog` for handlers, and `LogStore` for `log_appends`."""
+    """See the module docstring. It is `PartitionLog` for handlers, and `LogStore` for `log_appends`.
+
+    Attributes:
+        on_marker: Called when a marker was written by the leader.
+    """
 
     directory = "memory"
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
+        self.on_marker: Callable[[], None] = _nothing
         self._lock = nullcontext()
         self._environment = SimpleNamespace(clock=clock)
         self._index = _Index()
@@ -95,6 +101,7 @@ class BatchLog(SimulatedLog):
 
     has_open_transaction = ReadableLog.has_open_transaction
     verification_token = ReadableLog.verification_token
+    internal_token = ReadableLog.internal_token
     aborted_transactions = ReadableLog.aborted_transactions
 
     @property
@@ -122,9 +129,11 @@ class BatchLog(SimulatedLog):
         valid = validate_client_batch(memoryview(records), self.config, self._clock.wall_ms(), max_bytes_now)
         return log_appends.append_produced(cast(Any, self), valid, leader_epoch, guard)
 
-    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+    def append_internal(
+        self, records: bytearray | memoryview, leader_epoch: int, token: VerificationToken | None = None
+    ) -> AppendResult:
         """See `PartitionLog.append_internal`."""
-        return log_appends.append_internal(cast(Any, self), memoryview(records), leader_epoch)
+        return log_appends.append_internal(cast(Any, self), memoryview(records), leader_epoch, token)
 
     def append_marker(
         self,
@@ -136,7 +145,9 @@ class BatchLog(SimulatedLog):
     ) -> AppendResult:
         """See `PartitionLog.append_marker`."""
         batch = memoryview(build_marker(producer_id, producer_epoch, marker, self._clock.wall_ms()))
-        return log_appends.append_marker(cast(Any, self), batch, marker, leader_epoch, transaction_version)
+        appended = log_appends.append_marker(cast(Any, self), batch, marker, leader_epoch, transaction_version)
+        self.on_marker()
+        return appended
 
     def commit(self, offset: int) -> None:
         """See `PartitionLog.commit`: the flush policy is not to wait."""
@@ -198,6 +209,10 @@ class BatchLog(SimulatedLog):
             data += batch.data
             end_offset = batch.end_offset
         return ReadResult(cast(Any, Range(bytes(data))) if data else None, offset, end_offset)
+
+
+def _nothing() -> None:
+    """Precedes what wants to know."""
 
 
 def _values_of(data: bytes, header: BatchHeader) -> tuple[int, ...]:

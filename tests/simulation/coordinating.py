@@ -21,10 +21,14 @@ from kafkaprod.broker.coordinator.coordinators import GROUPS, TRANSACTIONS
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.structs import TopicPartition
 from tests.simulation.batch_logs import BatchLog
-from tests.simulation.nodes import BrokerNode
+from tests.simulation.logs import SimulatedLog
+from tests.simulation.nodes import BrokerNode, ControllerNode
 from tests.simulation.serving import APIS, HandlerBroker, served_versions
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from kafkaprod.broker.metadata.image import PartitionKey
@@ -48,7 +52,7 @@ OnAnswer = Callable[[Response | None], None]
 class SimulatedMember:
     """What `Clustered` uses of `ClusterMember`: it asks other brokers, and waits for the metadata."""
 
-    def __init__(self, node: BrokerNode, broker: CoordinatingBroker) -> None:
+    def __init__(self, node: CoordinatingNode, broker: CoordinatingBroker) -> None:
         self._node = node
         self._awaited: list[tuple[int, Callable[[], bool], Call]] = []
         self.coordination = Coordination(cast(Broker, broker), self)
@@ -78,7 +82,8 @@ class SimulatedMember:
         """See `Membership`. A connection that ends, with the process at its other end, answers with None."""
         node, target = self._node, self._node.brokers[node_id]
         world, process, life, their_life = node.world, node.process, node.process.lives, target.process.lives
-        deadline_ms = world.now_ms + min(timeout_ms, LINK_TIMEOUT_MS)
+        late_ms = node.lateness_of_verification() if _is_verification(request) else 0
+        deadline_ms = world.now_ms + (timeout_ms if late_ms else min(timeout_ms, LINK_TIMEOUT_MS))
         asked = ClientRequest(request, version, process.name, "10.0.0.9", is_peer=True)
         answered: list[bool] = []
         delivered: list[bool] = []
@@ -88,12 +93,16 @@ class SimulatedMember:
                 answered.append(True)
                 on_answer(response)
 
+        def reply(ready: Any) -> None:
+            world.in_process(
+                target.process, late_ms, lambda: world.send(target.process, process, lambda: end(ready), life)
+            )
+
         def deliver() -> None:
             if delivered:
                 return  # a connection repeats nothing
             delivered.append(True)
-            broker = target.handler_broker
-            broker.handle(asked, lambda ready: world.send(target.process, process, lambda: end(ready), life))
+            target.handler_broker.handle(asked, reply)
 
         def look() -> None:
             is_gone = not target.process.is_up or target.process.lives != their_life
@@ -123,7 +132,7 @@ class CoordinatingBroker(HandlerBroker):
     _subscribable_topics = Broker._subscribable_topics
     _write_groups = Broker._write_groups
 
-    def __init__(self, node: BrokerNode) -> None:
+    def __init__(self, node: CoordinatingNode) -> None:
         super().__init__(node)
         self._node = node
         self._control: deque[tuple[Call, Call | None]] = deque()
@@ -180,7 +189,32 @@ class CoordinatingBroker(HandlerBroker):
 
 
 class CoordinatingNode(BrokerNode):
-    """A broker whose logs hold real batches, and which coordinates groups and transactions."""
+    """A broker whose logs hold real batches, and which coordinates groups and transactions.
+
+    Attributes:
+        on_marker: Called with the broker when it has written a marker as leader.
+        lateness_of_verification: Gives how much later than others the answer to a verification comes.
+    """
 
     log_type = BatchLog
     handler_type = CoordinatingBroker
+
+    def __init__(
+        self, world: World, broker_id: int, controller: ControllerNode, brokers: dict[int, BrokerNode]
+    ) -> None:
+        self.on_marker: Callable[[CoordinatingNode], None] = lambda _: None
+        self.lateness_of_verification: Callable[[], int] = lambda: 0
+        super().__init__(world, broker_id, controller, brokers)
+
+    def take_log(self, topic_partition: TopicPartition, key: PartitionKey) -> SimulatedLog:
+        """See `BrokerNode.take_log`."""
+        log = super().take_log(topic_partition, key)
+        assert isinstance(log, BatchLog)
+        log.on_marker = lambda: self.on_marker(self)
+        return log
+
+
+def _is_verification(request: Request) -> bool:
+    return isinstance(request, AddPartitionsToTxnRequest) and any(
+        transaction.verify_only for transaction in request.transactions
+    )

@@ -185,5 +185,7 @@ class Ledger:
     def _check_whole(self, reader: str, entry: LedgerEntry, missing: list[int]) -> None:
         if entry.fate is Fate.COMMITTED and missing:
             self._fail(f"atomic: {reader} has not read {missing[0]} of {entry.transactional_id}: committed")
+        if entry.fate is Fate.NOT_COMMITTED and len(missing) < len(entry.partitions):
+            self._fail(f"atomic: {reader} has read a transaction of {entry.transactional_id}: not committed")
         if missing and len(missing) < len(entry.partitions):
             self._fail(f"atomic: {reader} has read a part of a transaction, but not {missing[0]}")

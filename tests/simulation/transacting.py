@@ -42,6 +42,7 @@ class TransactionalNode(EngineNode):
 
     Attributes:
         transactional_id: Of all instances of the program.
+        on_commit: Called when it begins to commit.
         is_over: It does nothing any more: it was stopped, has crashed, or its producer has failed for good.
     """
 
@@ -58,6 +59,7 @@ class TransactionalNode(EngineNode):
         self.transactional_id = transactional_id
         self.ledger = ledger
         self.is_over = False
+        self.on_commit: Callable[[TransactionalNode], None] = lambda _: None
         self._entry: LedgerEntry | None = None
         self._left_count = 0
         super().__init__(world, brokers, outcomes, number, topic)
@@ -168,6 +170,7 @@ class TransactionalNode(EngineNode):
         if self.world.random.random() < 0.7:
             assert self._entry is not None
             self.ledger.committing(self._entry)
+            self.on_commit(self)
             self._call(self.identity.start_commit, self._on_commit)
         else:
             self._abort()

@@ -25,6 +25,7 @@ from tests.simulation.committed_reading import BatchConsumer, CommittedConsumer
 from tests.simulation.coordinating import INTERNAL_TOPICS, CoordinatingNode
 from tests.simulation.grouping import GroupLedger, GroupMember, GroupReader
 from tests.simulation.ledger import Ledger
+from tests.simulation.moments import Moments
 from tests.simulation.nodes import BrokerNode
 from tests.simulation.rules import replaced
 from tests.simulation.run import CHECK_EACH_EVENTS, REST_MS, STARTS_MS, Outcome, Simulation
@@ -54,6 +55,7 @@ class TransactionDay(Simulation):
         self.offsets_reader: OffsetsReader | None = None
         self.groups = GroupLedger(self._is_lossy)
         self.members: list[GroupMember] = []
+        self.moments = Moments(self)
         chance = self.world.random
         self.controller.levels = {TRANSACTION_VERSION: chance.choice((0, 1, 2, 2))}
         max_batches = chance.choice((3, 100, 100))
@@ -88,6 +90,9 @@ class TransactionDay(Simulation):
         """Return what is not as it will be in the end."""
         if not self._has_read_all():
             return "a transaction stays open, or its end is not read"
+        for key, log in self._logs():
+            if log.last_stable_offset < log.end_offset:
+                return f"a transaction stays open in {self._image().topics[key[0]].name}-{key[1]}"
         owned = sorted(partition for member in self.members for partition in member.owned)
         if owned != list(range(self.topics[TOPIC])) and any(member.process.is_up for member in self.members):
             return f"members of the group own the partitions {owned}"
@@ -157,8 +162,11 @@ class TransactionDay(Simulation):
         )
 
     def _start_program(self, name: str) -> None:
+        if self._is_healed:
+            return  # it would not hear that all are to stop
         number = len(self.programs)
         program = TransactionalNode(self.world, self.brokers, self.outcomes, self.ledger, number, TOPIC, name)
+        program.on_commit = self.moments.on_commit
         self.programs.append(program)
         self.engines.append(program)
 
@@ -173,6 +181,15 @@ class TransactionDay(Simulation):
             self.world.note(f"another instance of {before.transactional_id} begins, that before pauses for {pause_ms}")
             before.process.paused_until_ms = self.world.now_ms + pause_ms
             self._start_program(before.transactional_id)
+
+    def start_another(self, transactional_id: str) -> None:
+        """Begin another instance of a program, unless there have been enough."""
+        if len(self.programs) < MOST_INSTANCES:
+            self._start_program(transactional_id)
+
+    def end_broker(self, broker: BrokerNode) -> None:
+        """End a broker's process; it starts again later."""
+        self._end(broker, power_cut=False)
 
     def _crash_program(self) -> None:
         """End an instance of a program, and perhaps begin another one later."""
@@ -204,5 +221,6 @@ class TransactionDay(Simulation):
 
     def _heal(self) -> None:
         super()._heal()
+        self.moments.end()
         for member in self.members:
             member.process.paused_until_ms = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kafkaprod.broker.cluster import marker_replication
@@ -18,7 +19,6 @@ from kafkaprod.broker.coordinator.transaction_coordinator import TransactionCoor
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
 from kafkaprod.broker.handlers import produce
 from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL
-from kafkaprod.broker.storage.producers import producer_state
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -45,7 +45,8 @@ def _gives_up(end_attempt: Callable[..., None]) -> Callable[..., None]:
 def _forgets_ongoing(fence: Callable[..., Any]) -> Callable[..., Any]:
     def wrong(now: Any, given: Any, timeout_ms: int, now_ms: int, level: int, new_producer_id: Any) -> Any:
         if now.state is transaction.TransactionState.ONGOING and given is None:
-            after = transaction._reset(now, timeout_ms, now_ms, epoch=now.epoch + 1)
+            rested = replace(now, state=transaction.TransactionState.EMPTY)  # no such move is in the table of states
+            after = transaction._reset(rested, timeout_ms, now_ms, epoch=now.epoch + 1)
             return transaction.Transition(after=after, answer=after.identity)
         return fence(now, given, timeout_ms, now_ms, level, new_producer_id)
 
@@ -58,6 +59,32 @@ def _same_epoch_again(init: Callable[..., Any]) -> Callable[..., Any]:
             after = transaction._reset(now, timeout_ms, now_ms)
             return transaction.Transition(after=after, answer=after.identity)
         return init(now, given, timeout_ms, now_ms, level, new_producer_id)
+
+    return wrong
+
+
+def _takes_old_epochs(check: Callable[..., None]) -> Callable[..., None]:
+    """Leave out the check of the epoch, and those that stand behind it.
+
+    Without `_check_epoch` alone nothing changes for transactions: a batch of an older epoch gets no token of a
+    verification, and no transaction of its epoch is open, so that `_check_verified` refuses it, too.
+    """
+
+    def wrong(self: ProducerState, header: Any, *guard: Any) -> None:
+        entry = self.producers.get(header.producer_id)
+        if entry is None or header.producer_epoch >= entry.epoch:
+            check(self, header, *guard)
+
+    return wrong
+
+
+def _keeps_tokens(add_marker: Callable[..., Any]) -> Callable[..., Any]:
+    def wrong(self: ProducerState, header: Any, *arguments: Any) -> Any:
+        token = self._tokens.get(header.producer_id)
+        completed = add_marker(self, header, *arguments)
+        if token is not None:
+            self._tokens[header.producer_id] = token
+        return completed
 
     return wrong
 
@@ -102,7 +129,9 @@ TRANSACTION_RULES: dict[str, Callable[[], Any]] = {
         ProducerState, "first_unstable_offset", lambda self: min(self._open, default=None)
     ),
     "readers learn which transactions are aborted": lambda: replaced(BatchLog, "aborted_transactions", lambda *_: []),
-    "a log refuses an older producer epoch": lambda: replaced(producer_state, "_check_epoch", lambda *_: None),
+    "a log refuses an older producer epoch": lambda: replaced(
+        ProducerState, "check", _takes_old_epochs(ProducerState.check)
+    ),
     "the first record of a transaction asks the coordinator": lambda: replaced(
         produce, "verify", lambda broker, request, verification, then: then()
     ),
@@ -114,6 +143,9 @@ TRANSACTION_RULES: dict[str, Callable[[], Any]] = {
         TransactionCoordinator, "recover", lambda *_: None
     ),
     "a transaction that is open for too long is aborted": lambda: replaced(transaction, "is_overdue", lambda *_: False),
+    "markers go out when the decision is replicated": lambda: replaced(
+        TransactionCoordinator, "_complete_later", TransactionCoordinator._complete
+    ),
     "markers go to all partitions": lambda: replaced(MarkerSender, "send", _to_the_first(MarkerSender.send)),
     "a marker is sent until it is written": lambda: replaced(
         MarkerSender, "_end_attempt", _gives_up(MarkerSender._end_attempt)
@@ -124,7 +156,9 @@ TRANSACTION_RULES: dict[str, Callable[[], Any]] = {
     "a coordinator writes in its own epoch only": lambda: replaced(
         ReplicatedCoordinatorLog, "is_current", property(lambda _: True)
     ),
-    "a verification ends with the marker": lambda: replaced(ProducerState, "_check_verified", lambda *_: None),
+    "a verification ends with the marker": lambda: replaced(
+        ProducerState, "add_marker", _keeps_tokens(ProducerState.add_marker)
+    ),
     "an instance that begins ends the transaction of the one before": lambda: replaced(
         transaction, "init", _forgets_ongoing(transaction.init)
     ),

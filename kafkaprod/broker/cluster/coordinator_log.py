@@ -19,6 +19,7 @@ from kafkaprod.broker.replication.partition import PartitionReplica
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segments import ReadResult
+from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
@@ -77,20 +78,22 @@ class ReplicatedCoordinatorLog:
         """See `PartitionLog`."""
         return self._log.read(offset, max_bytes, upper_bound)
 
-    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+    def append_internal(
+        self, records: bytearray | memoryview, leader_epoch: int, token: VerificationToken | None = None
+    ) -> AppendResult:
         """Append in the epoch in which the coordinator was loaded.
 
         Raises:
             RequestRefusedError: NOT_COORDINATOR, another broker leads now; or COORDINATOR_NOT_AVAILABLE, too few
                 replicas are in sync.
-            LogError: As `PartitionLog.append_internal`.
+            LogError: As `PartitionLog.append_internal`, also RecordsRefusedError.
         """
         if not self.is_current:
             raise _moved()
         if self._replica.append_error(-1) != ErrorCode.NONE:
             raise RequestRefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too few replicas are in sync.")
         try:
-            result = self._log.append_internal(records, self.latest_epoch)
+            result = self._log.append_internal(records, self.latest_epoch, token)
         except IllegalStateError as error:
             raise _moved() from error
         self.appended_offset = result.last_offset + 1

@@ -16,6 +16,7 @@ from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, 
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.segments import ReadResult
+from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 
 _READ_BYTES = 1024 * 1024
 _BATCH_RECORDS = 1000
@@ -60,7 +61,9 @@ class CoordinatorLog(Protocol):
     def read(self, offset: int, max_bytes: int, upper_bound: int | None = None) -> ReadResult:
         """Return batches from the one that contains an offset."""
 
-    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+    def append_internal(
+        self, records: bytearray | memoryview, leader_epoch: int, token: VerificationToken | None = None
+    ) -> AppendResult:
         """Append a batch."""
 
     def commit(self, offset: int) -> None:
@@ -105,18 +108,26 @@ class InternalLog:
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
 
-    def append(self, records: Iterable[KeyValue], now_ms: int, writer: TransactionOwner = NOT_TRANSACTIONAL) -> int:
+    def append(
+        self,
+        records: Iterable[KeyValue],
+        now_ms: int,
+        writer: TransactionOwner = NOT_TRANSACTIONAL,
+        token: VerificationToken | None = None,
+    ) -> int:
         """Append records and commit them; return the offset of the first one.
 
         Args:
             records: In order; more than fit into one batch become several.
             now_ms: Wall time.
             writer: The producer in whose transaction they are.
+            token: Of the verification of the transaction, None without one.
 
         Raises:
+            RecordsRefusedError: The transaction takes no more records; nothing was appended.
             LogError: The log takes no appends; a part may be in it.
         """
-        first_offset, end_offset = self._append(records, now_ms, writer)
+        first_offset, end_offset = self._append(records, now_ms, writer, token)
         if self._log is not None and end_offset > first_offset:
             self._log.commit(end_offset)
         return first_offset
@@ -145,14 +156,20 @@ class InternalLog:
         log.delete_records(start_offset)
         return start_offset
 
-    def _append(self, records: Iterable[KeyValue], now_ms: int, writer: TransactionOwner) -> tuple[int, int]:
+    def _append(
+        self,
+        records: Iterable[KeyValue],
+        now_ms: int,
+        writer: TransactionOwner,
+        token: VerificationToken | None = None,
+    ) -> tuple[int, int]:
         if self._log is None:
             self._log = self._make_log()
         log, left = self._log, iter(records)
         first_offset = end_offset = log.log_end_offset
         while part := list(islice(left, _BATCH_RECORDS)):
             batch = build_batch(part, now_ms, writer)
-            end_offset = log.append_internal(batch, max(log.latest_epoch, 0)).last_offset + 1
+            end_offset = log.append_internal(batch, max(log.latest_epoch, 0), token).last_offset + 1
         return first_offset, end_offset
 
 

@@ -20,6 +20,7 @@ from kafkaprod.broker.coordinator.offsets import (
     encode_offsets,
 )
 from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner
+from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -62,21 +63,29 @@ class OffsetLog:
             else:
                 self._apply(entry)
 
-    def write(self, changes: Sequence[Change], now_ms: int, writer: TransactionOwner = NOT_TRANSACTIONAL) -> None:
+    def write(
+        self,
+        changes: Sequence[Change],
+        now_ms: int,
+        writer: TransactionOwner = NOT_TRANSACTIONAL,
+        token: VerificationToken | None = None,
+    ) -> None:
         """Make changes durable, then visible; those of a transaction stay pending until it ends.
 
         Args:
             changes: Offsets to set, None to remove one; a transaction removes none.
             now_ms: By the wall clock.
             writer: The producer whose transaction the changes are in.
+            token: Of the verification of the transaction, None without one.
 
         Raises:
-            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the producer has been fenced; nothing was changed.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the producer has been fenced; INVALID_TXN_STATE, the
+                transaction has ended while it was verified. Nothing was changed.
             LogError: The log takes no appends; the table is unchanged.
         """
         if not changes:
             return
-        first_offset = self._log.append(encode_offsets(changes), now_ms, writer)
+        first_offset = self._log.append(encode_offsets(changes), now_ms, writer, token)
         for record_offset, (key, committed) in enumerate(changes, first_offset):
             self._put(writer, key, committed, record_offset)
 

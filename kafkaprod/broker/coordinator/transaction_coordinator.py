@@ -199,7 +199,7 @@ class TransactionCoordinator:
             return Transition(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         written = self._write(transition)
         if written.after is not None:
-            self._run_later(lambda: self._complete(transactional_id, now_ms))
+            self._complete_later(transactional_id, now_ms)
         return written
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class TransactionCoordinator:
         self._next_check_ms = None
         for transaction in list(self.states.values()):
             if transaction.state in PREPARED:
-                self._complete(transaction.transactional_id, now_ms)
+                self._complete_later(transaction.transactional_id, now_ms)
             elif rules.is_overdue(transaction, now_ms):
                 logger.info("transaction of %r timed out: aborting it", transaction.transactional_id)
                 try:
@@ -262,10 +262,14 @@ class TransactionCoordinator:
 
     def _write_fence(self, now: Transaction, fenced: Transaction, now_ms: int) -> None:
         if self._write(Transition(after=fenced)).error is ErrorCode.NONE:
-            self._run_later(lambda: self._complete(fenced.transactional_id, now_ms))
+            self._complete_later(fenced.transactional_id, now_ms)
         else:
             self._log.states[now.transactional_id] = rules.fence_unwritten(now, self.level)
             self._wake()
+
+    def _complete_later(self, transactional_id: str, now_ms: int) -> None:
+        """Write the markers once the decision is safe: in a cluster, on all in-sync replicas of the log."""
+        self._run_later(lambda: self._complete(transactional_id, now_ms))
 
     def _complete(self, transactional_id: str, now_ms: int) -> None:
         """Write the markers of a decided transaction; what a disk refuses is tried again by `on_time`."""

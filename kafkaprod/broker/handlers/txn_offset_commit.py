@@ -20,6 +20,7 @@ from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.internal_records import TransactionOwner
+from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -50,13 +51,16 @@ def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferr
     if is_no_group_id(request.body.group_id):
         return _with_error(response, ErrorCode.INVALID_GROUP_ID)
     if _has_joined(broker, request):
-        return _with_error(response, _write(broker, request, changes, now_ms, ErrorCode.NONE))
+        return _with_error(response, _write(broker, request, changes, now_ms, None))
     deferred = Deferred()
+    token = _token(broker, request)
 
     def joined(errors: Mapping[TopicPartition, ErrorCode]) -> None:
         moved = broker.standing.refusal(COORDINATED_BY)  # while the transactions' coordinator was asked
         error = _error_for_version(errors[OFFSETS_PARTITION], request.version) if moved is ErrorCode.NONE else moved
-        deferred.complete(_with_error(response, _write(broker, request, changes, now_ms, error)))
+        if error is ErrorCode.NONE:
+            error = _write(broker, request, changes, now_ms, token)
+        deferred.complete(_with_error(response, error))
 
     broker.standing.join_transaction(
         request.body.transactional_id,
@@ -73,25 +77,27 @@ def _with_error(response: TxnOffsetCommitResponse, error_code: ErrorCode) -> Txn
     return response
 
 
-def _write(broker: Broker, request: Request, changes: list[Change], now_ms: int, error: ErrorCode) -> ErrorCode:
-    """Write the offsets, if the transaction's coordinator and the group allow it."""
+def _write(
+    broker: Broker, request: Request, changes: list[Change], now_ms: int, token: VerificationToken | None
+) -> ErrorCode:
+    """Write the offsets, if the group allows it, and the transaction is the one that was verified."""
     body = request.body
-    if error is ErrorCode.NONE:
-        error = broker.groups.check_transactional_commit(
-            body.group_id,
-            body.member_id,
-            body.group_instance_id,
-            body.generation_id_or_member_epoch,
-            broker.clock.now_ms(),
-        )
+    error = broker.groups.check_transactional_commit(
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id_or_member_epoch,
+        broker.clock.now_ms(),
+    )
     if error is not ErrorCode.NONE:
         return error
     if are_too_large(changes):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     try:
-        broker.offsets.write(changes, now_ms, TransactionOwner(body.producer_id, body.producer_epoch))
-    except RecordsRefusedError:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
+        broker.offsets.write(changes, now_ms, TransactionOwner(body.producer_id, body.producer_epoch), token)
+    except RecordsRefusedError as refusal:
+        has_ended = refusal.code == ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.INVALID_TXN_STATE if has_ended else ErrorCode.INVALID_PRODUCER_EPOCH
     except BrokerError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
@@ -105,6 +111,16 @@ def _has_joined(broker: Broker, request: Request) -> bool:
     """Whether the transaction has written offsets before, so that its coordinator knows of it."""
     partition = broker.topics.partition(*OFFSETS_PARTITION)
     return partition is not None and partition.log.has_open_transaction(*_producer_of(request))
+
+
+def _token(broker: Broker, request: Request) -> VerificationToken | None:
+    """Return what becomes worthless when a marker overtakes the verification; None if there is no log yet.
+
+    Without it offsets that were verified, and then overtaken by the marker that ends their transaction, would begin
+    one that nothing ends: the group's offsets would never be stable again.
+    """
+    partition = broker.topics.partition(*OFFSETS_PARTITION)
+    return None if partition is None else partition.log.internal_token(*_producer_of(request))
 
 
 def _error_for_version(error: ErrorCode, version: int) -> ErrorCode:

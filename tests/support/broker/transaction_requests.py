@@ -159,6 +159,32 @@ class TransactionalClient:
         times: int = 1,
     ) -> int:
         """Commit an offset as often as told in one request; return the first one's error code."""
+        request = self.offset_request(
+            offset,
+            partition=partition,
+            group=group,
+            topic=topic,
+            generation=generation,
+            member=member,
+            metadata=metadata,
+            times=times,
+        )
+        answer = self.box.ask(request, TxnOffsetCommitResponse, self.versions.offset_commit)
+        return answer.topics[0].partitions[0].error_code
+
+    def offset_request(
+        self,
+        offset: int,
+        *,
+        partition: int = 0,
+        group: str = "g",
+        topic: str = TOPIC,
+        generation: int = -1,
+        member: str = "",
+        metadata: str | None = "",
+        times: int = 1,
+    ) -> TxnOffsetCommitRequest:
+        """The request of `commit_offset`."""
         wanted = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
         )
@@ -171,8 +197,7 @@ class TransactionalClient:
         )
         if self.versions.offset_commit >= 3:
             request.generation_id_or_member_epoch, request.member_id = generation, member
-        answer = self.box.ask(request, TxnOffsetCommitResponse, self.versions.offset_commit)
-        return answer.topics[0].partitions[0].error_code
+        return request
 
     def _become(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != (self.producer_id, self.epoch):

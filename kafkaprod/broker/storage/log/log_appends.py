@@ -21,7 +21,7 @@ from kafkaprod.broker.storage.format.batch_header import (
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.log.append_validation import ValidBatch
 from kafkaprod.broker.storage.log.log_store import LogStore
-from kafkaprod.broker.storage.producers.producer_state import TransactionGuard
+from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
 from kafkaprod.broker.storage.recovery.segment_scan import follows, split_batch
 from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -59,15 +59,17 @@ def append_produced(store: LogStore, valid: ValidBatch, leader_epoch: int, guard
     return _result(store, header)
 
 
-def append_internal(store: LogStore, batch: memoryview, leader_epoch: int) -> AppendResult:
+def append_internal(
+    store: LogStore, batch: memoryview, leader_epoch: int, token: VerificationToken | None
+) -> AppendResult:
     """Append a coordinator's batch, which has no sequence.
 
     Raises:
-        RecordsRefusedError: INVALID_PRODUCER_EPOCH.
+        RecordsRefusedError: INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE.
     """
     header = parse_header(batch)
     if header.producer_id != NO_PRODUCER_ID:
-        store.producers.check_epoch(header)
+        store.producers.check_internal(header, token)
     header = _write(store, batch, header, leader_epoch)
     store.producers.add(header, header.base_offset)
     return _result(store, header)

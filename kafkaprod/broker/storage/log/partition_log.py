@@ -30,7 +30,7 @@ from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.log_store import LogEnvironment, LogStore, open_store
 from kafkaprod.broker.storage.log.readable_log import ReadableLog, synced_offset_of
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
-from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard
+from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
@@ -79,15 +79,23 @@ class PartitionLog(ReadableLog):
         valid = validate_client_batch(memoryview(records), self.config, now_ms, max_bytes_now)
         return self._append(lambda: log_appends.append_produced(self._store, valid, leader_epoch, guard))
 
-    def append_internal(self, records: bytearray | memoryview, leader_epoch: int) -> AppendResult:
+    def append_internal(
+        self, records: bytearray | memoryview, leader_epoch: int, token: VerificationToken | None = None
+    ) -> AppendResult:
         """Append a coordinator's batch (group offsets, transaction state), which has no sequence; the caller vouches
         for it.
 
+        Args:
+            records: The batch.
+            leader_epoch: That of the leader.
+            token: Of the verification of its transaction, None without one.
+
         Raises:
-            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the batch has a stale producer epoch.
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH, the batch has a stale producer epoch; INVALID_TXN_STATE, its
+                transaction has ended while it was verified.
             PartitionFencedError, LogError: As `append`.
         """
-        return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch))
+        return self._append(lambda: log_appends.append_internal(self._store, memoryview(records), leader_epoch, token))
 
     def append_marker(
         self,

@@ -142,6 +142,12 @@ class ReadableLog:
         with self._lock:
             return self._store.producers.verification_token(header, self._environment.clock.wall_ms())
 
+    def internal_token(self, producer_id: int, producer_epoch: int) -> VerificationToken:
+        """The token to verify a coordinator's batch with before `append_internal`."""
+        with self._lock:
+            now_ms = self._environment.clock.wall_ms()
+            return self._store.producers.internal_token(producer_id, producer_epoch, now_ms)
+
     def producers(self) -> list[ProducerEntry]:
         """Copies of what is remembered of each producer."""
         with self._lock:

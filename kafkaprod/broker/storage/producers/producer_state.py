@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import INT16_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from kafkaprod.broker.storage.format.batch_header import (
+    INT16_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+)
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.producers.producer_entry import (
@@ -105,11 +111,17 @@ class ProducerState:
             is_ongoing = self.has_open_transaction(header.producer_id, header.producer_epoch)
             if is_stale or is_ongoing or entry.find_duplicate(header) is not None:
                 return None
-        token = self._tokens.get(header.producer_id)
-        if token is None or token.epoch < header.producer_epoch:
-            token = VerificationToken(header.producer_epoch, header.base_sequence, now_ms)
-            self._tokens[header.producer_id] = token
-        token.lowest_sequence = min(token.lowest_sequence, header.base_sequence)
+        return self._token(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
+
+    def internal_token(self, producer_id: int, producer_epoch: int, now_ms: int) -> VerificationToken:
+        """The token to verify a coordinator's batch with, which has no sequence."""
+        return self._token(producer_id, producer_epoch, NO_SEQUENCE, now_ms)
+
+    def _token(self, producer_id: int, producer_epoch: int, sequence: int, now_ms: int) -> VerificationToken:
+        token = self._tokens.get(producer_id)
+        if token is None or token.epoch < producer_epoch:
+            token = self._tokens[producer_id] = VerificationToken(producer_epoch, sequence, now_ms)
+        token.lowest_sequence = min(token.lowest_sequence, sequence)
         return token
 
     def check(self, header: BatchHeader, guard: TransactionGuard = UNGUARDED) -> None:
@@ -130,9 +142,16 @@ class ProducerState:
                 f"batch of producer {header.producer_id} outside of its open transaction",
             )
 
-    def check_epoch(self, header: BatchHeader) -> None:
-        """Check a coordinator's batch, which has no sequence: only a stale epoch is refused."""
+    def check_internal(self, header: BatchHeader, token: VerificationToken | None) -> None:
+        """Check a coordinator's batch with a producer id, which has no sequence.
+
+        Raises:
+            RecordsRefusedError: INVALID_PRODUCER_EPOCH (stale epoch), INVALID_TXN_STATE (a marker has overtaken the
+                verification that `token` names; None: there was none).
+        """
         _check_epoch(self.producers.get(header.producer_id) or ProducerEntry(header.producer_id), header.producer_epoch)
+        if token is not None and not self.has_open_transaction(header.producer_id, header.producer_epoch):
+            self._check_token(header.producer_id, token)
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int) -> None:
         """Check a transaction marker.
@@ -240,12 +259,17 @@ class ProducerState:
             raise RecordsRefusedError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} began a transaction here that was not verified"
             )
-        if token is not None and self._tokens.get(producer_id) is not token:
+        if token is None:
+            return
+        self._check_token(producer_id, token)
+        if header.base_sequence > token.lowest_sequence:
+            _refuse_sequence(header, f"{token.lowest_sequence}, which is verified with it")
+
+    def _check_token(self, producer_id: int, token: VerificationToken) -> None:
+        if self._tokens.get(producer_id) is not token:
             raise RecordsRefusedError(
                 ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} ended while it was verified"
             )
-        if token is not None and header.base_sequence > token.lowest_sequence:
-            _refuse_sequence(header, f"{token.lowest_sequence}, which is verified with it")
 
 
 def load_snapshot(content: bytes) -> ProducerState:

@@ -51,7 +51,7 @@ class Rig:
         self.purgatory.notify(PARTITION)
         self.purgatory.run(self.now_ms)
 
-    def _append(self, records: Any, epoch: int) -> AppendResult:
+    def _append(self, records: Any, epoch: int, token: object) -> AppendResult:
         self.appended.append(epoch)
         self.stored.log_end_offset += 1
         return AppendResult(self.stored.log_end_offset - 1, self.stored.log_end_offset - 1, -1, 0, False)

@@ -358,6 +358,35 @@ def test_offsets_are_pending_until_the_marker(box: BrokerWithoutSockets, version
     assert (committed_offset(box), stable_offset(box)) == (5, (5, 0))
 
 
+@EVERY_PROTOCOL
+def test_offsets_that_a_marker_overtakes_begin_no_transaction(
+    box: BrokerWithoutSockets, versions: Versions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has agreed; before the offsets are in the log the transaction ends."""
+    client = client_of(box, versions)
+    assert (client.send_offset(1), client.commit()) == (0, 0)
+    client.send(b"first")
+    if not versions.is_tv2:
+        client.add_offsets()
+    join = box.broker.standing.join_transaction
+    late: list[Callable[[], None]] = []
+
+    def hold_back(name: str, producer: Any, keys: Any, then: Callable[[Any], None], **options: Any) -> None:
+        join(name, producer, keys, lambda errors: late.append(lambda: then(errors)), **options)
+
+    monkeypatch.setattr(box.broker.standing, "join_transaction", hold_back)
+    answers = box.begin(client.offset_request(5), versions.offset_commit)
+    monkeypatch.undo()
+    assert client.abort() == 0
+    assert len(late) == 1
+    late[0]()
+    (answer,) = answers
+    assert answer.topics[0].partitions[0].error_code == (47 if versions.is_tv2 else 48)  # type: ignore[union-attr]
+    assert stable_offset(box) == (1, 0)
+    assert (client.send_offset(7), client.commit()) == (0, 0)
+    assert stable_offset(box) == (7, 0)
+
+
 def test_later_commit_outside_the_transaction_wins(box: BrokerWithoutSockets) -> None:
     client = client_of(box)
     client.send_offset(5)
