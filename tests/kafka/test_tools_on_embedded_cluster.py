@@ -40,7 +40,7 @@ Tool = Callable[..., str]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     data_dir = tmp_path_factory.mktemp("cluster")
-    with EmbeddedCluster(brokers=3, racks=("a", "b", "c"), data_dir=data_dir) as running:
+    with EmbeddedCluster(brokers=3, racks=("a", "b", "c"), data_dir=data_dir, log_dirs=2) as running:
         running.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1]])
         with Producer(bootstrap_servers=running.bootstrap_servers, acks="all") as producer:
             for number in range(5):
@@ -118,6 +118,10 @@ def test_a_broker_is_forgotten(kafka_tools: str, cluster: EmbeddedCluster) -> No
 
 def test_the_files_are_kafkas(kafka_tools: str, cluster: EmbeddedCluster) -> None:
     data_dir = Path(cluster.data_dir)
+    cluster.broker(3).fail_log_dir(2)
+    cluster.wait_for(lambda view: not view.is_in_sync)
+    cluster.broker(3).restart()
+    cluster.wait_until_in_sync()
 
     def dump(file: Path, *flags: str) -> str:
         return run_java(kafka_tools, DUMP_LOG, ["--files", str(file), *flags], timeout_s=TIMEOUT_S)
@@ -129,9 +133,15 @@ def test_the_files_are_kafkas(kafka_tools: str, cluster: EmbeddedCluster) -> Non
     assert "orders" in topics
     first = next(payload["data"] for payload in payloads if payload["type"] == "PARTITION_RECORD")
     assert sorted(first["replicas"]) == [1, 2, 3]
+    directories = {each for payload in payloads for each in payload["data"].get("logDirs", ())}
+    assert len(directories) == 6
+    assert set(first["directories"]) < directories
+    changes = [payload["data"] for payload in payloads if payload["type"] == "BROKER_REGISTRATION_CHANGE_RECORD"]
+    assert any(len(change.get("logDirs", ())) == 1 for change in changes), "one has failed"
     assert "error" not in metadata.lower()
     for number in (1, 2, 3):
-        text = dump(data_dir / f"broker-{number}" / "orders-0" / FIRST_SEGMENT, "--print-data-log")
+        (log,) = data_dir.glob(f"broker-{number}*/orders-0/{FIRST_SEGMENT}")
+        text = dump(log, "--print-data-log")
         assert re.findall(r"payload: (value \d)", text) == [f"value {number}" for number in range(5)]
         assert "isvalid: true" in text
 
