@@ -72,6 +72,7 @@ def replicas_of(broker: Broker, partition: Partition) -> Replicas:
         for member in image.replicas
         if member not in brokers
         or brokers[member].is_fenced
+        or not broker.image.is_online(image, member)
         or (partition.is_offline and member == broker.config.node_id)
     ]
     return Replicas(image.leader, partition.leader_epoch, list(image.replicas), list(image.isr), offline)

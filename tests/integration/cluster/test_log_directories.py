@@ -70,6 +70,14 @@ def in_second(cluster: EmbeddedCluster) -> tuple[int, ClusterBroker]:
     raise AssertionError("no leader has a partition in its second directory")
 
 
+def offline_replicas(broker: ClusterBroker, partition: int) -> list[int]:
+    """Those that a broker shows to clients."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    with RawClient(broker.address) as client:
+        described = client.call(request, MetadataResponse, 9).topics[0].partitions
+    return next(each.offline_replicas for each in described if each.partition_index == partition)
+
+
 def send(cluster: EmbeddedCluster, values: list[bytes], partition: int) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000) as producer:
         for value in values:
@@ -98,11 +106,9 @@ def test_another_replica_leads_when_a_directory_fails(cluster: EmbeddedCluster) 
     with RawClient(leader.address) as client:
         answer = client.call(produce_request(make_batch((b"x",)), partition=partition, topic=TOPIC), ProduceResponse, 9)
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        described = client.call(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), MetadataResponse, 9).topics[
-            0
-        ]
-        offline = {each.partition_index: each.offline_replicas for each in described.partitions}
-        assert offline[partition] == [leader.id]
+    cluster.wait_until_applied()
+    for broker in cluster.brokers:
+        assert offline_replicas(broker, partition) == [leader.id]
     assert move(leader, leader.log_dirs[0], partition) == [ErrorCode.KAFKA_STORAGE_ERROR]
     leader.restart()
     cluster.wait_until_in_sync()
