@@ -121,7 +121,7 @@ class InternalLog:
             records: In order; more than fit into one batch become several.
             now_ms: Wall time.
             writer: The producer in whose transaction they are.
-            token: Of the verification of the transaction, None without one.
+            token: The one of the transaction's verification, None without one.
 
         Raises:
             RecordsRefusedError: The transaction takes no more records; nothing was appended.

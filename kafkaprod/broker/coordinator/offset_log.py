@@ -76,7 +76,7 @@ class OffsetLog:
             changes: Offsets to set, None to remove one; a transaction removes none.
             now_ms: By the wall clock.
             writer: The producer whose transaction the changes are in.
-            token: Of the verification of the transaction, None without one.
+            token: The one of the transaction's verification, None without one.
 
         Raises:
             RecordsRefusedError: INVALID_PRODUCER_EPOCH, the producer has been fenced; INVALID_TXN_STATE, the

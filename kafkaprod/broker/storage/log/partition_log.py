@@ -88,7 +88,7 @@ class PartitionLog(ReadableLog):
         Args:
             records: The batch.
             leader_epoch: That of the leader.
-            token: Of the verification of its transaction, None without one.
+            token: The one of its transaction's verification, None without one.
 
         Raises:
             RecordsRefusedError: INVALID_PRODUCER_EPOCH, the batch has a stale producer epoch; INVALID_TXN_STATE, its
