@@ -68,6 +68,12 @@ def applications_class_path(version: str = TOOLS_VERSION) -> str:
 
 
 @cache
+def class_path(pom: Path) -> str:
+    """Class path of what a POM file names, with versions of its own. Raises KafkaUnavailableError."""
+    return _resolve(str(pom), TOOLS_VERSION)
+
+
+@cache
 def spark_connector_class_path() -> str:
     """Jars of Spark's own Kafka sink and source, besides those of PySpark. Raises KafkaUnavailableError."""
     return _resolve("spark-connector-pom.xml", SPARK_CONNECTOR_CLIENTS)

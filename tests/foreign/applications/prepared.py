@@ -1,16 +1,22 @@
-"""What the applications are made of: npm and Maven bring their libraries, javac compiles the one in Java."""
+"""What the applications are made of: npm, cargo and Maven bring their libraries, javac and cargo compile."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.kafka.runtime import FAST_START, applications_class_path, java
+from tests.kafka.runtime import FAST_START, applications_class_path, cache_dir, class_path, java
 
 KAFKAJS: Final = "kafkajs@2.2.4"
+PLATFORMATIC: Final = "@platformatic/kafka@2.12.1"
+NODE: Final = "node@24.9.0"  # what @platformatic/kafka wants is newer than what many systems have
+RDKAFKA: Final = "0.38.0"
+ROWS: Final = 6_000
+_FLINK_OPENS: Final = ("--add-opens=java.base/java.util=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED")
 _HERE: Final = Path(__file__).parent
 _MIRROR: Final = """
 clusters = here, there
@@ -66,22 +72,70 @@ class Application:
 
 def _streams(directory: Path) -> Application:
     path = applications_class_path()
-    subprocess.run(["javac", "-nowarn", "-cp", path, "-d", str(directory), str(_HERE / "Copy.java")], check=True)
+    program = _compiled("Copy", path, directory)
 
     def command(servers: str, state: Path, replicas: int) -> list[str]:
-        return java(f"{directory}:{path}", "Copy", [servers, str(state), str(replicas)], FAST_START)
+        return java(program, "Copy", [servers, str(state), str(replicas)], FAST_START)
 
     topics = ("in", "out", "counts")
     return Application("Kafka Streams, exactly_once_v2", directory, command, topics=topics, has_counts=True)
 
 
+def _compiled(name: str, path: str, directory: Path) -> str:
+    """Compile a program in Java; return the class path to run it with."""
+    subprocess.run(["javac", "-nowarn", "-cp", path, "-d", str(directory), str(_HERE / f"{name}.java")], check=True)
+    return f"{directory}:{path}"
+
+
 def _kafkajs(directory: Path) -> Application:
-    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", KAFKAJS], cwd=directory, check=True)
-    program = directory / "copy.js"
-    program.write_bytes((_HERE / "copy.js").read_bytes())
     # One process at a time: its commits of offsets do not name the generation of the group, so that who had a partition
     # before a rebalance could commit beside the one who has it now.
-    return Application(KAFKAJS, directory, lambda servers, _, __: ["node", str(program), servers], instances=1)
+    return _node([KAFKAJS], "copy.js", directory)
+
+
+def _platformatic(directory: Path) -> Application:
+    # One process at a time: who gets a partition reads its offset without waiting for transactions that are open.
+    return _node([PLATFORMATIC, NODE], "platformatic.mjs", directory)
+
+
+def _node(packages: Sequence[str], source: str, directory: Path) -> Application:
+    """Install packages and a program that uses the first; `node` is that of the packages if it is among them."""
+    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", *packages], cwd=directory, check=True)
+    shutil.copy(_HERE / source, directory)
+    node = directory / "node_modules" / ".bin" / "node"
+    program = [str(node) if node.exists() else "node", str(directory / source)]
+    return Application(packages[0], directory, lambda servers, _, __: [*program, servers], instances=1)
+
+
+def _rdkafka(directory: Path) -> Application:
+    project = directory / "copy"
+    (project / "src").mkdir(parents=True)
+    shutil.copy(_HERE / "copy.rs", project / "src" / "main.rs")
+    (project / "Cargo.toml").write_text(
+        '[package]\nname = "copy"\nversion = "0.0.0"\nedition = "2021"\n\n'
+        f'[dependencies]\nrdkafka = {{ version = "={RDKAFKA}", default-features = false }}\n'
+    )
+    built = cache_dir() / f"rdkafka-{RDKAFKA}"  # librdkafka takes minutes to compile
+    subprocess.run(["cargo", "build", "--quiet", "--target-dir", str(built)], cwd=project, check=True)
+    program = shutil.copy(built / "debug" / "copy", directory / "program")
+
+    def command(servers: str, state: Path, _: int) -> list[str]:
+        return [str(program), servers, state.name]
+
+    return Application(f"rust-rdkafka {RDKAFKA}", directory, command)
+
+
+def _flink(directory: Path) -> Application:
+    program = _compiled("FlinkCopy", class_path(_HERE / "flink-pom.xml"), directory)
+    checkpoints = directory / "checkpoints"
+
+    def command(servers: str, _: Path, __: int) -> list[str]:
+        # One process at a time: the next goes on from the newest checkpoint that is complete.
+        done = sorted(checkpoints.glob("*/chk-*/_metadata"), key=lambda path: path.stat().st_mtime)
+        start = [str(path.parent) for path in done[-1:]]
+        return java(program, "FlinkCopy", [servers, str(checkpoints), *start], (*FAST_START, *_FLINK_OPENS))
+
+    return Application("Apache Flink 2.2.0, EXACTLY_ONCE", directory, command, instances=1)
 
 
 def _mirrormaker(directory: Path) -> Application:
@@ -105,5 +159,8 @@ def _mirrormaker(directory: Path) -> Application:
 APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
     "streams": _streams,
     "kafkajs": _kafkajs,
+    "flink": _flink,
     "mirrormaker": _mirrormaker,
+    "platformatic": _platformatic,
+    "rdkafka": _rdkafka,
 }
