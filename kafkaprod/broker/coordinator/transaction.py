@@ -290,8 +290,10 @@ END_V1: Mapping[TransactionState, tuple[_Outcome, _Outcome]] = {
 END_V2: Mapping[TransactionState, tuple[_Outcome, _Outcome]] = {
     _S.EMPTY: (_BAD, _End.ABORT_NOTHING),
     _S.ONGOING: (_End.PREPARE, _End.PREPARE),
-    _S.PREPARE_COMMIT: (_FENCED, _FENCED),
-    _S.PREPARE_ABORT: (_FENCED, _FENCED),
+    # The transaction before is decided and answered, its markers are under way: the end of the next one, in which
+    # nothing was sent, can come so early. Kafka's coordinator has a transition pending then, and answers the same.
+    _S.PREPARE_COMMIT: (_BUSY, _BUSY),
+    _S.PREPARE_ABORT: (_BUSY, _BUSY),
     _S.COMPLETE_COMMIT: (_BAD, _End.ABORT_NOTHING),
     _S.COMPLETE_ABORT: (_BAD, _End.ABORT_NOTHING),
 }
