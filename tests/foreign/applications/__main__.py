@@ -41,7 +41,7 @@ from tests.foreign.applications.prepared import APPLICATIONS, ROWS, Application
 
 KEYS = 20
 PARTITIONS = 4
-LIMIT_S = 400.0
+LIMIT_S = 600.0
 QUIET_S = 8.0  # without another record before what is there is compared
 
 

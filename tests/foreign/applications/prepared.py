@@ -125,6 +125,15 @@ def _rdkafka(directory: Path) -> Application:
     return Application(f"rust-rdkafka {RDKAFKA}", directory, command)
 
 
+def _spring(directory: Path) -> Application:
+    program = _compiled("SpringCopy", class_path(_HERE / "spring-pom.xml"), directory)
+
+    def command(servers: str, state: Path, _: int) -> list[str]:
+        return java(program, "SpringCopy", [servers, state.name], FAST_START)
+
+    return Application("Spring Kafka 4.0.0", directory, command, topics=("in", "out", "in-dlt"))
+
+
 def _flink(directory: Path) -> Application:
     program = _compiled("FlinkCopy", class_path(_HERE / "flink-pom.xml"), directory)
     checkpoints = directory / "checkpoints"
@@ -163,4 +172,5 @@ APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
     "mirrormaker": _mirrormaker,
     "platformatic": _platformatic,
     "rdkafka": _rdkafka,
+    "spring": _spring,
 }
