@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LINK_LOOK_MS = 20
 LINK_TIMEOUT_MS = 400
 CONTROL_MS = 2
+BEAT_MS, SESSION_MS = 25, 250
 INTERNAL_TOPICS = (GROUPS.topic, TRANSACTIONS.topic)
 COORDINATED_APIS = (
     ApiKey.FIND_COORDINATOR,
@@ -137,7 +138,7 @@ class CoordinatingBroker(HandlerBroker):
         self._node = node
         self._control: deque[tuple[Call, Call | None]] = deque()
         self.config.groups = GroupConfig(min_session_timeout_ms=100, initial_rebalance_delay_ms=30)
-        self.config.consumer_groups = ConsumerGroupConfig()
+        self.config.consumer_groups = ConsumerGroupConfig(BEAT_MS, SESSION_MS)
         self.config.transactions = TransactionConfig(timeout_check_ms=50)
         self.settings = SimpleNamespace(get=lambda _: {})
         self.post = self._post

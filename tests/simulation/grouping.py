@@ -241,12 +241,24 @@ class GroupMember:
 
 
 class GroupReader:
-    """Asks again and again what the group has committed, so that a commit that should have been refused is seen."""
+    """Asks again and again what the group has committed, so that a commit that should have been refused is seen.
+
+    Attributes:
+        found: The offset of each partition that was answered last.
+    """
 
     def __init__(
-        self, world: World, brokers: dict[int, BrokerNode], ledger: GroupLedger, topic: str, count: int
+        self,
+        world: World,
+        brokers: dict[int, BrokerNode],
+        ledger: GroupLedger,
+        topic: str,
+        count: int,
+        group_id: str = GROUP,
     ) -> None:
-        self.process = world.process("group reader")
+        self.process = world.process(f"reader of {group_id}")
+        self.found = dict.fromkeys(range(count), -1)
+        self._group_id = group_id
         self.process.is_up = True
         self._world = world
         self._asker = Asker(world, self.process, brokers)
@@ -260,7 +272,7 @@ class GroupReader:
         if coordinator is None:
             return
         floors = [self._ledger.floor(partition) for partition in self._topics[0].partition_indexes]
-        request = OffsetFetchRequest(group_id=GROUP, topics=self._topics, require_stable=True)
+        request = OffsetFetchRequest(group_id=self._group_id, topics=self._topics, require_stable=True)
 
         def answered(answer: Any) -> None:
             if answer is None or answer.error_code:
@@ -268,6 +280,7 @@ class GroupReader:
             for partition in answer.topics[0].partitions:
                 if not partition.error_code:
                     index = partition.partition_index
+                    self.found[index] = partition.committed_offset
                     self._ledger.fetched(index, partition.committed_offset, floors[index])
 
         self._asker.ask(coordinator, request, FETCH_VERSION, answered, of_leader=GROUPS.topic)

@@ -63,6 +63,7 @@ class Ledger:
     Attributes:
         committed_count: Transactions whose programs know that they are committed.
         aborted_count: Those that certainly are not.
+        on_read: Called with the name of a consumer of committed records and the value that it read.
     """
 
     def __init__(self, world: World, is_lossy: Callable[[], bool]) -> None:
@@ -74,6 +75,7 @@ class Ledger:
         self._ends: dict[PartitionKey, tuple[int, int]] = {}
         self._instance_counts: dict[str, int] = defaultdict(int)
         self.committed_count = self.aborted_count = 0
+        self.on_read: Callable[[str, int], None] = lambda *_: None
 
     def _fail(self, text: str) -> None:
         if not self._is_lossy():
@@ -129,6 +131,7 @@ class Ledger:
         if seen and value // 1_000_000_000 == seen[-1] // 1_000_000_000 and value <= seen[-1]:
             self._fail(f"atomic: {reader} read {value} behind {seen[-1]}")
         seen.append(value)
+        self.on_read(reader, value)
 
     def fetched(self, key: PartitionKey, high_watermark: int, last_stable_offset: int) -> None:
         """A leader has answered a fetch."""

@@ -133,7 +133,7 @@ class TransactionalNode(EngineNode):
         if self._left_count <= 0:
             hesitates = chance.random() < 0.05  # longer than the coordinator waits
             delay_ms = chance.randint(0, MOST_HESITATION_MS) if hesitates else chance.randint(0, 5)
-            then = self._send_offsets if chance.random() < 0.3 else self._end
+            then = self._send_offsets if self._has_offsets() else self._end
             self.world.in_process(self.process, delay_ms, then)
             return
         self._left_count -= 1
@@ -151,13 +151,20 @@ class TransactionalNode(EngineNode):
         self.ledger.sent(self._entry, value, future.partition)
         super()._took(value, future)
 
-    def _send_offsets(self) -> None:
-        """Commit the transaction's number as the offset of a group, as a program does that reads and writes."""
+    def _has_offsets(self) -> bool:
+        """Whether this transaction commits offsets."""
+        return self.world.random.random() < 0.3
+
+    def _offsets(self) -> tuple[dict[TopicPartition, int], Any]:
+        """Return offsets and the group, or its member, whose they are: the number of the transaction, to be known."""
         entry = self._entry
         assert entry is not None
         entry.has_offsets = True
-        offsets = {TopicPartition(self.topic, 0): entry.number}
-        group = group_of(self.transactional_id)
+        return {TopicPartition(self.topic, 0): entry.number}, group_of(self.transactional_id)
+
+    def _send_offsets(self) -> None:
+        """Commit offsets in the transaction, as a program does that reads and writes."""
+        offsets, group = self._offsets()
         self._call(lambda wake: self.identity.start_offsets(offsets, group, wake), self._on_offsets)
 
     def _on_offsets(self, error: KafkaError | None) -> None:

@@ -1,8 +1,9 @@
 """Transactions: programs that write them, coordinators that decide them, and consumers of what is committed.
 
 The faults are some of the usual ones, and those of programs: one ends in the middle of its transaction, and perhaps
-begins again; another instance begins beside it; a member of the group ends, or stops for a while. Times that the
-product means for real clusters are as short as those of this one.
+begins again; another instance begins beside it; a member of a group ends, or stops for a while. Some come at the
+moments that matter (`moments`). There are groups of the classic protocol (`grouping`) and of the consumer protocol
+(`consumer_side`). Times that the product means for real clusters are as short as those of this one.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from types import MappingProxyType
 from typing import cast
 
 from kafkaprod.broker.cluster import coordinator_log, marker_replication
+from kafkaprod.broker.controller import channels
 from kafkaprod.broker.coordinator.coordinators import GROUPS, TRANSACTIONS
 from kafkaprod.broker.coordinator.group import Group
-from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
+from kafkaprod.broker.metadata.features import GROUP_VERSION, TRANSACTION_VERSION
 from kafkaprod.broker.metadata.image import PartitionKey
+from kafkaprod.broker.replication import fetcher, isr_requests, lifecycle
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.simulation.batch_logs import BatchLog
 from tests.simulation.checker import ViolationError
 from tests.simulation.committed_reading import BatchConsumer, CommittedConsumer
+from tests.simulation.consumer_side import NAMES_OF_PROCESSORS, ConsumerSide
 from tests.simulation.coordinating import INTERNAL_TOPICS, CoordinatingNode
 from tests.simulation.grouping import GroupLedger, GroupMember, GroupReader
 from tests.simulation.ledger import Ledger
 from tests.simulation.moments import Moments
 from tests.simulation.nodes import BrokerNode
+from tests.simulation.processing import Processor
 from tests.simulation.rules import replaced
 from tests.simulation.run import CHECK_EACH_EVENTS, REST_MS, STARTS_MS, Outcome, Simulation
 from tests.simulation.transacting import OffsetsReader, TransactionalNode
@@ -34,6 +39,8 @@ from tests.simulation.transacting import OffsetsReader, TransactionalNode
 TOPIC = "payments"
 MOST_INSTANCES = 8
 REPLICAS_MS = 400
+HEARTBEAT_TIMEOUT_MS = 120  # of a session of 300
+PEER_TIMEOUT_MS = 400
 
 
 class TransactionDay(Simulation):
@@ -56,20 +63,25 @@ class TransactionDay(Simulation):
         self.groups = GroupLedger(self._is_lossy)
         self.members: list[GroupMember] = []
         self.moments = Moments(self)
+        self.consumer_side = ConsumerSide(self, self._is_lossy)
         chance = self.world.random
-        self.controller.levels = {TRANSACTION_VERSION: chance.choice((0, 1, 2, 2))}
+        self.controller.levels = {TRANSACTION_VERSION: chance.choice((0, 1, 2, 2)), GROUP_VERSION: 1}
         max_batches = chance.choice((3, 100, 100))
         for broker in self.brokers.values():
             broker.settings.max_batches = max_batches
         usual = [kind for kind in self._kinds if kind.__name__ != "_recreate_topic"][:4] or [self._crash]
         own = [self._replace_program, self._crash_program, self._crash_member, self._pause_member]
-        self._kinds = [*usual, *chance.sample(own, chance.randint(1, 4))]
+        own += self.consumer_side.kinds
+        self._kinds = [*usual, *chance.sample(own, chance.randint(2, len(own)))]
 
     def run(self) -> Outcome:
         """See `Simulation.run`."""
         with ExitStack() as scaled:
             scaled.enter_context(replaced(coordinator_log, "COMMIT_TIMEOUT_MS", REPLICAS_MS))
             scaled.enter_context(replaced(marker_replication, "_TIMEOUT_MS", REPLICAS_MS))
+            scaled.enter_context(replaced(lifecycle, "TIMEOUT_MS", HEARTBEAT_TIMEOUT_MS))
+            for module in (fetcher, isr_requests, channels):
+                scaled.enter_context(replaced(module, "TIMEOUT_MS", PEER_TIMEOUT_MS))
             scaled.enter_context(replaced(Group.__init__, "__defaults__", (self._new_uuid,)))
             outcome = super().run()
             self._run_while(lambda: self._what_is_left() is not None, REST_MS)
@@ -77,7 +89,9 @@ class TransactionDay(Simulation):
             left = self._what_is_left()
             if left is not None:
                 raise ViolationError(f"rest: {left}")
-            self.ledger.check_end(consumer.process.name for consumer in self.consumers)
+            readers = [consumer.process.name for consumer in self.consumers]
+            self.ledger.check_end(readers)
+            self.consumer_side.check_end(readers)
         return outcome
 
     def _is_lossy(self) -> bool:
@@ -91,7 +105,7 @@ class TransactionDay(Simulation):
         if not self._has_read_all():
             return "a transaction stays open, or its end is not read"
         for key, log in self._logs():
-            if log.last_stable_offset < log.end_offset:
+            if log.last_stable_offset < log.high_watermark:
                 return f"a transaction stays open in {self._image().topics[key[0]].name}-{key[1]}"
         owned = sorted(partition for member in self.members for partition in member.owned)
         if owned != list(range(self.topics[TOPIC])) and any(member.process.is_up for member in self.members):
@@ -100,7 +114,7 @@ class TransactionDay(Simulation):
         for name, offset in self.offsets_reader.found.items():
             if offset < self.ledger.offset_floor(name):
                 return f"the group of {name} has the offset {offset}, not {self.ledger.offset_floor(name)}"
-        return None
+        return self.consumer_side.what_is_left(consumer.process.name for consumer in self.consumers)
 
     def _has_read_all(self) -> bool:
         logs = self._logs()
@@ -146,6 +160,9 @@ class TransactionDay(Simulation):
             self.consumers.append(CommittedConsumer(self.world, self.brokers, self.checker, self.ledger, name, keys))
         BatchConsumer(self.world, self.brokers, self.checker, "consumer", keys)
         GroupReader(self.world, self.brokers, self.groups, TOPIC, self.topics[TOPIC])
+        self.consumer_side.start(TOPIC, self.topics[TOPIC])
+        for name in NAMES_OF_PROCESSORS[: self.world.random.choice((0, 2, 2))]:
+            self._start_program(name)
         for _ in range(self.world.random.choice((2, 3))):
             self._start_member()
 
@@ -165,10 +182,20 @@ class TransactionDay(Simulation):
         if self._is_healed:
             return  # it would not hear that all are to stop
         number = len(self.programs)
-        program = TransactionalNode(self.world, self.brokers, self.outcomes, self.ledger, number, TOPIC, name)
+        program = self._make_program(number, name)
         program.on_commit = self.moments.on_commit
         self.programs.append(program)
         self.engines.append(program)
+
+    def _make_program(self, number: int, name: str) -> TransactionalNode:
+        common = (self.world, self.brokers, self.outcomes, self.ledger, number, TOPIC, name)
+        if name not in NAMES_OF_PROCESSORS:
+            return TransactionalNode(*common)
+        processor = Processor(*common, self.consumer_side.rows, self.consumer_side.processed)
+        processor.on_offsets = self.moments.on_offsets
+        processor.on_over = self._replace_over
+        self.consumer_side.processors.append(processor)
+        return processor
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -181,6 +208,12 @@ class TransactionDay(Simulation):
             self.world.note(f"another instance of {before.transactional_id} begins, that before pauses for {pause_ms}")
             before.process.paused_until_ms = self.world.now_ms + pause_ms
             self._start_program(before.transactional_id)
+
+    def _replace_over(self, processor: Processor) -> None:
+        """Begin another instance of a program that has failed, unless one runs: a supervisor does so."""
+        name = processor.transactional_id
+        if all(other.is_over for other in self.programs if other.transactional_id == name):
+            self.world.at(self.world.random.randint(1, 100), lambda: self.start_another(name))
 
     def start_another(self, transactional_id: str) -> None:
         """Begin another instance of a program, unless there have been enough."""
@@ -224,3 +257,4 @@ class TransactionDay(Simulation):
         self.moments.end()
         for member in self.members:
             member.process.paused_until_ms = 0
+        self.consumer_side.heal()

@@ -23,6 +23,7 @@ from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.simulation.batch_logs import BatchLog
+from tests.simulation.consumer_rules import CONSUMER_RULES
 from tests.simulation.rules import replaced
 
 
@@ -122,6 +123,7 @@ GROUP_RULES: dict[str, Callable[[], Any]] = {
 
 TRANSACTION_RULES: dict[str, Callable[[], Any]] = {
     **GROUP_RULES,
+    **CONSUMER_RULES,
     "committed records end at the last stable offset": lambda: replaced(
         BatchLog, "last_stable_offset", property(lambda self: self.high_watermark)
     ),
