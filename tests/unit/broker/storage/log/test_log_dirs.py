@@ -554,9 +554,9 @@ def append_in_epoch(log: PartitionLog, epoch: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
-@pytest.mark.parametrize("copied", [0, 8, 20])
+@pytest.mark.parametrize("copied", [8, 20])
 @pytest.mark.parametrize("kept", [0, 3, 14, 20])
-@pytest.mark.parametrize("added", [0, 2, 30])
+@pytest.mark.parametrize("added", [0, 30])
 def test_a_copy_follows_a_log_that_is_cut(rig: Rig, kept: int, copied: int, added: int, *, restarts: bool) -> None:
     """As a follower's is by a new leader: what comes in place of the old records is of another epoch."""
     log_dirs = rig.open()
