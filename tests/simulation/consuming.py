@@ -207,6 +207,8 @@ class ConsumerMember:
         if member_id != self.member_id:
             self._beat()  # it has another name now
             return
+        if answer is None and self._world.now_ms - sent_ms >= PATIENCE_MS:
+            self._rename()  # the request may arrive late, and say what the member had when it was sent
         self._is_full_due = answer is None or bool(answer.error_code)  # what it did not say is said again
         if is_out:
             self._drop(self._owned)
