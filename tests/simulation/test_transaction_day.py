@@ -69,7 +69,7 @@ def test_transaction_days_have_all_that_they_are_about() -> None:
     """Transactions are committed and aborted, programs end and begin, and groups rebalance, in a few seeds."""
     history: list[str] = []
     committed = aborted = commits = generations = epochs = consumer_commits = processed = 0
-    for seed in range(16):
+    for seed in range(24):
         day = TransactionDay(seed)
         day.run()
         history += day.world.history
