@@ -102,7 +102,7 @@ OTHER_TESTS = Step(
 )
 SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
-SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "1000", "--processes", "1"))
+SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "500", "--processes", "1"))
 FAR_LISTS = (
     [INTEGRATION_TESTS],
     [OTHER_TESTS, CLUSTER_TESTS, WHEEL],
