@@ -21,7 +21,8 @@ from tests.support.net.protocol_samples import MESSAGE_CLASSES, kind_of
 DEFINITIONS = files("kafka.protocol.schemas") / "resources"
 NOT_SHIPPED = {
     *("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", "GetTelemetrySubscriptions", "PushTelemetry"),
-    *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),  # between brokers
+    *("AllocateProducerIds", "AlterPartition", "AssignReplicasToDirs", "BrokerHeartbeat", "BrokerRegistration"),
+    "Envelope",  # as those before it, between brokers
     *(f"{name}DelegationToken" for name in ("Create", "Describe", "Expire", "Renew")),
     "ChangeSettings",  # of the embedded cluster alone
     "ReplicateMetadata",  # the same

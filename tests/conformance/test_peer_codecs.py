@@ -39,7 +39,8 @@ KAFKA_PYTHON_LACKS_APIS = {
     "PushTelemetry",
     "UnregisterBroker",
     *(f"{verb}DelegationToken" for verb in ("Create", "Renew", "Expire", "Describe")),
-    *("AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"),  # between brokers
+    *("AllocateProducerIds", "AlterPartition", "AssignReplicasToDirs", "BrokerHeartbeat", "BrokerRegistration"),
+    "Envelope",  # as those before it, between brokers
 }
 OURS_ALONE = {"ChangeSettings", "ReplicateMetadata"}  # between the parts of the embedded cluster
 BOTH_LACK = {("ApiVersions", 5), ("DeleteGroups", 3), ("TxnOffsetCommit", 6)}  # newer than either
