@@ -174,10 +174,10 @@ class ControllerProcess:
         for data, mask in self._poller.poll(self._timeout_ms()):
             data.on_ready(mask)
         now_ms = self._clock.now_ms()
-        stalled_ms = now_ms - max(self._turned_ms, self._due_ms)
-        if stalled_ms > _STALL_MS:
-            # This process was paused: heartbeats wait in its sockets, and no broker must be fenced for it.
-            self.controller.extend_sessions(stalled_ms, now_ms)
+        if now_ms - max(self._turned_ms, self._due_ms) > _STALL_MS:
+            # This process was paused, perhaps since the last turn: heartbeats wait in its sockets, and in connections
+            # that it has not taken yet, and no broker must be fenced for it.
+            self.controller.extend_sessions(now_ms - self._turned_ms, now_ms)
         while self._posted:
             self._posted.popleft()()
         self.controller.context.wall_offset_ms = self._clock.wall_ms() - now_ms

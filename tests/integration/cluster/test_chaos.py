@@ -21,7 +21,7 @@ def test_chaos_loses_nothing_and_ends_whole() -> None:
             assert cluster.view().is_in_sync
             load.wait_for_more(50)
         assert load.failed == []
-        assert read_with_confluent(cluster.bootstrap_servers, "orders", PARTITIONS) == load.acknowledged
+        assert read_with_confluent(cluster.bootstrap_servers, "orders", PARTITIONS) == load.in_order
 
 
 def test_an_unknown_kind_of_fault_is_refused() -> None:

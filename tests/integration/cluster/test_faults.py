@@ -36,7 +36,7 @@ def load(cluster: EmbeddedCluster, request: pytest.FixtureRequest) -> Iterator[L
         running.wait_for_more(50)
     assert running.failed == []
     read = read_with_confluent(cluster.bootstrap_servers, topic, PARTITIONS)
-    assert read == running.acknowledged
+    assert read == running.in_order
     assert read_with_kafka_python(cluster.bootstrap_servers, topic, PARTITIONS) == read
 
 

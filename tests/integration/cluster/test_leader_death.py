@@ -23,5 +23,5 @@ def test_nothing_acknowledged_is_lost_when_the_leader_is_killed() -> None:
                 load.wait_for_more()
         assert load.failed == []
         read = read_with_confluent(cluster.bootstrap_servers, "orders", PARTITIONS)
-        assert read == load.acknowledged  # nothing lost, nothing twice, in order
+        assert read == load.in_order  # nothing lost, nothing twice, in order
         assert read_with_kafka_python(cluster.bootstrap_servers, "orders", PARTITIONS) == read

@@ -32,6 +32,14 @@ class Load:
         """How many records have been acknowledged."""
         return sum(map(len, self.acknowledged.values()))
 
+    @property
+    def in_order(self) -> dict[int, list[bytes]]:
+        """What was acknowledged, in the order in which it was sent.
+
+        Where a leader changed before it had answered, a record may be acknowledged after the one that follows it.
+        """
+        return {index: sorted(values, key=_number) for index, values in self.acknowledged.items()}
+
     def wait_for_more(self, records: int = 200, timeout_s: float = 30.0) -> None:
         """Wait until so many more records are acknowledged in each partition."""
         goals = {index: len(values) + records for index, values in self.acknowledged.items()}
@@ -72,3 +80,7 @@ class Load:
                 self._more.notify_all()
 
         return note
+
+
+def _number(value: bytes) -> int:
+    return int(value.rpartition(b"-")[2])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
+from typing import Any
 
-from kafkaprod.broker.controller.events import AlterConfig
+from kafkaprod.broker.controller.events import AlterConfig, Heartbeat, RegisterBroker
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.metadata.records import ConfigRecord
 from tests.support.clock import ManualClock
@@ -34,5 +36,39 @@ def test_a_turn_ends_in_time_though_events_are_left(tmp_path: Path) -> None:
         counts.append(len(applied))
     assert counts == [3, 5]
     assert applied == list("01234")
+    process.stop()
+    process.run()
+
+
+def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_path: Path) -> None:
+    """The pause counts from the last turn: when it began, and who was silent meanwhile, is not known."""
+    clock = ManualClock()
+    (tmp_path / "s").mkdir()
+    config = ControllerConfig(str(tmp_path / "s"), str(tmp_path / "d"), "c" * 22, session_timeout_ms=500)
+    process = ControllerProcess(config, clock)
+    process.put(RegisterBroker(1, uuid.UUID(int=1), "c" * 22))
+    process._turn()
+    image = process.controller.context.image
+    process.put(Heartbeat(1, image.brokers[1].epoch, image.end_offset, False, False, clock.now_ms()))
+    process._turn()
+    assert not image.brokers[1].is_fenced
+    poll = process._poller.poll
+
+    def pause(_: int) -> list[Any]:
+        process._due_ms = clock.now_ms() + 500  # nothing is due before the session ends
+        clock.advance(2_000)
+        return []
+
+    process._poller.poll = pause  # type: ignore[assignment, method-assign]
+    process._turn()
+    process._poller.poll = poll  # type: ignore[method-assign]
+    assert not image.brokers[1].is_fenced, "its heartbeats wait"
+    process.post(lambda: None)
+    clock.advance(499)
+    process._turn()
+    process.post(lambda: None)
+    clock.advance(2)
+    process._turn()
+    assert image.brokers[1].is_fenced, "none came"
     process.stop()
     process.run()
