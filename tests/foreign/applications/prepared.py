@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -147,6 +147,24 @@ def _flink(directory: Path) -> Application:
     return Application("Apache Flink 2.2.0, EXACTLY_ONCE", directory, command, instances=1)
 
 
+def _connect(directory: Path) -> Application:
+    program = _compiled("ConnectCopy", applications_class_path(), directory)
+    for first, half in enumerate(("even", "odd")):
+        _write_lines(directory / half, range(first, ROWS, 2))
+
+    def command(servers: str, _: Path, replicas: int) -> list[str]:
+        return java(program, "ConnectCopy", [servers, str(directory), str(replicas)], FAST_START)
+
+    return Application("Kafka Connect, exactly-once source", directory, command, topics=("out",))
+
+
+def _write_lines(path: Path, rows: Iterable[int]) -> None:
+    """Write rows to a file."""
+    # Connect's source of files takes lines from its buffer of 1,024 bytes only while there is more to read. Here, what
+    # follows the rows is a line without an end, which it never copies.
+    path.write_text("".join(f"{row}\n" for row in rows) + "." * 4_096)
+
+
 def _mirrormaker(directory: Path) -> Application:
     path = applications_class_path()
 
@@ -166,6 +184,7 @@ def _mirrormaker(directory: Path) -> Application:
 
 
 APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
+    "connect": _connect,
     "streams": _streams,
     "kafkajs": _kafkajs,
     "flink": _flink,
