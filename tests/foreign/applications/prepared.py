@@ -1,4 +1,4 @@
-"""What the applications are made of: npm, cargo and Maven bring their libraries, javac and cargo compile."""
+"""What the applications are made of: npm, cargo, go and Maven bring libraries; javac, cargo and go compile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.foreign.sarama import REQUIREMENT as SARAMA
 from tests.kafka.runtime import FAST_START, applications_class_path, cache_dir, class_path, java
 
 KAFKAJS: Final = "kafkajs@2.2.4"
@@ -125,6 +126,15 @@ def _rdkafka(directory: Path) -> Application:
     return Application(f"rust-rdkafka {RDKAFKA}", directory, command)
 
 
+def _sarama(directory: Path) -> Application:
+    shutil.copy(_HERE / "copy.go", directory / "main.go")
+    (directory / "go.mod").write_text("module copy\n")
+    program = directory / "program"
+    for command in (["go", "get", SARAMA], ["go", "build", "-o", str(program), "."]):
+        subprocess.run(command, cwd=directory, check=True)
+    return Application("sarama 1.61.1", directory, lambda servers, state, _: [str(program), servers, state.name])
+
+
 def _spring(directory: Path) -> Application:
     program = _compiled("SpringCopy", class_path(_HERE / "spring-pom.xml"), directory)
 
@@ -191,5 +201,6 @@ APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
     "mirrormaker": _mirrormaker,
     "platformatic": _platformatic,
     "rdkafka": _rdkafka,
+    "sarama": _sarama,
     "spring": _spring,
 }
