@@ -58,6 +58,7 @@ class Application:
         topics: Those to make before.
         has_counts: Whether the counts of each key are in topic `counts`.
         instances: How many processes at first.
+        may_repeat: How many rows it may copy twice, because it promises each row at least once.
         ends_with_stdin: Whether it ends when its standard input does; else by SIGTERM.
     """
 
@@ -68,6 +69,7 @@ class Application:
     topics: tuple[str, ...] = ("in", "out")
     has_counts: bool = False
     instances: int = 2
+    may_repeat: int = 0
     ends_with_stdin: bool = True
 
 
@@ -144,6 +146,22 @@ def _spring(directory: Path) -> Application:
     return Application("Spring Kafka 4.0.0", directory, command, topics=("in", "out", "in-dlt"))
 
 
+def _camel(directory: Path) -> Application:
+    program = _compiled("CamelCopy", class_path(_HERE / "camel-pom.xml"), directory)
+
+    def command(servers: str, _: Path, __: int) -> list[str]:
+        return java(program, "CamelCopy", [servers], FAST_START)
+
+    return Application(
+        "Apache Camel 4.14.0, at least once, idempotent consumer",
+        directory,
+        command,
+        topics=("in", "out", "copied"),
+        may_repeat=2,  # the killed process has two consumers, and a row of each may not be in `copied` yet
+        ends_with_stdin=False,
+    )
+
+
 def _flink(directory: Path) -> Application:
     program = _compiled("FlinkCopy", class_path(_HERE / "flink-pom.xml"), directory)
     checkpoints = directory / "checkpoints"
@@ -194,6 +212,7 @@ def _mirrormaker(directory: Path) -> Application:
 
 
 APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
+    "camel": _camel,
     "connect": _connect,
     "streams": _streams,
     "kafkajs": _kafkajs,
