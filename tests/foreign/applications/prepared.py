@@ -186,6 +186,24 @@ def _connect(directory: Path) -> Application:
     return Application("Kafka Connect, exactly-once source", directory, command, topics=("out",))
 
 
+def _debezium(directory: Path) -> Application:
+    program = _compiled("DebeziumCopy", class_path(_HERE / "debezium-pom.xml"), directory)
+    lines = directory / "lines"
+    _write_lines(lines, range(ROWS))
+
+    def command(servers: str, _: Path, replicas: int) -> list[str]:
+        return java(program, "DebeziumCopy", [servers, str(lines), str(replicas)], FAST_START)
+
+    return Application(
+        "Debezium engine 3.3.0, at least once",
+        directory,
+        command,
+        topics=("out",),
+        instances=1,
+        may_repeat=10,  # lines of a batch, after which offsets are written
+    )
+
+
 def _write_lines(path: Path, rows: Iterable[int]) -> None:
     """Write rows to a file."""
     # Connect's source of files takes lines from its buffer of 1,024 bytes only while there is more to read. Here, what
@@ -216,6 +234,7 @@ APPLICATIONS: Final[Mapping[str, Callable[[Path], Application]]] = {
     "connect": _connect,
     "streams": _streams,
     "kafkajs": _kafkajs,
+    "debezium": _debezium,
     "flink": _flink,
     "mirrormaker": _mirrormaker,
     "platformatic": _platformatic,
