@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 _PUSH_TIMEOUT_MS = 2_000
 _STALL_MS = 500
+_LATE_MS = 20
 _EVENTS_MS = 50
 _HISTORY_LINES = 2_000
 
@@ -171,9 +172,12 @@ class ControllerProcess:
             self.history.append(f"{seconds:7.3f} {offset} {sentence}")
 
     def _turn(self) -> None:
-        for data, mask in self._poller.poll(self._timeout_ms()):
-            data.on_ready(mask)
+        self._read(self._timeout_ms())
         now_ms = self._clock.now_ms()
+        if now_ms - self._due_ms > _LATE_MS:
+            # A signal that ends a pause makes `poll` return without what has come meanwhile. Connections come first.
+            self._read(0)
+            self._read(0)
         if now_ms - max(self._turned_ms, self._due_ms) > _STALL_MS:
             # This process was paused, perhaps since the last turn: heartbeats wait in its sockets, and in connections
             # that it has not taken yet, and no broker must be fenced for it.
@@ -193,6 +197,10 @@ class ControllerProcess:
         if self._at_change:
             self._report_change()
         self._turned_ms = self._clock.now_ms()
+
+    def _read(self, timeout_ms: int) -> None:
+        for data, mask in self._poller.poll(timeout_ms):
+            data.on_ready(mask)
 
     def _cut(self, end_offset: int) -> None:
         """Drop what a snapshot has from the memory."""

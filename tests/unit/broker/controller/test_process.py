@@ -54,13 +54,16 @@ def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_pat
     assert not image.brokers[1].is_fenced
     poll = process._poller.poll
 
-    def pause(_: int) -> list[Any]:
-        process._due_ms = clock.now_ms() + 500  # nothing is due before the session ends
-        clock.advance(2_000)
+    def pause(timeout_ms: int) -> list[Any]:
+        if timeout_ms:
+            process._due_ms = clock.now_ms() + 500  # nothing is due before the session ends
+            clock.advance(2_000)
         return []
 
     process._poller.poll = pause  # type: ignore[assignment, method-assign]
+    process._timeout_ms = lambda: 500  # type: ignore[method-assign]
     process._turn()
+    del process._timeout_ms  # type: ignore[method-assign]
     process._poller.poll = poll  # type: ignore[method-assign]
     assert not image.brokers[1].is_fenced, "its heartbeats wait"
     process.post(lambda: None)
@@ -70,5 +73,44 @@ def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_pat
     clock.advance(2)
     process._turn()
     assert image.brokers[1].is_fenced, "none came"
+    process.stop()
+    process.run()
+
+
+def test_what_came_while_the_controller_was_paused_is_read_before_a_session_ends(tmp_path: Path) -> None:
+    """The signal that ends a pause makes `poll` return nothing, where its time is over."""
+    clock = ManualClock()
+    (tmp_path / "s").mkdir()
+    config = ControllerConfig(str(tmp_path / "s"), str(tmp_path / "d"), "c" * 22, session_timeout_ms=500)
+    process = ControllerProcess(config, clock)
+    process.put(RegisterBroker(1, uuid.UUID(int=1), "c" * 22))
+    process._turn()
+    image = process.controller.context.image
+
+    def beat() -> Heartbeat:
+        return Heartbeat(1, image.brokers[1].epoch, image.end_offset, False, False, clock.now_ms())
+
+    process.put(beat())
+    process._turn()
+    polls = []
+
+    class Connection:
+        """Has a heartbeat."""
+
+        def on_ready(self, _: int) -> None:
+            process.controller.note_heartbeat(beat())
+
+    def poll(_: int) -> list[Any]:
+        polls.append(clock.now_ms())
+        if len(polls) == 1:
+            process._due_ms = clock.now_ms() + 499
+            clock.advance(600)
+            return []
+        return [(Connection(), 1)]
+
+    before, process._poller.poll = process._poller.poll, poll  # type: ignore[assignment, method-assign]
+    process._turn()
+    process._poller.poll = before  # type: ignore[method-assign]
+    assert not image.brokers[1].is_fenced
     process.stop()
     process.run()
