@@ -387,9 +387,17 @@ class LogDirs:
                 logger.warning("%r is the copy of a partition that is in no directory: it is left as it is", copy)
 
 
-def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int]:
+def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int, int]:
+    """Order the places of a partition; of equal ones the last is where it has just moved to, as it was made last."""
     log = directory.partitions[key]
-    return log.damage is None, log.log_end_offset, log.log_start_offset
+    return log.damage is None, log.log_end_offset, log.log_start_offset, _made_ns(log.directory)
+
+
+def _made_ns(directory: str) -> int:
+    try:
+        return os.stat(os.path.join(directory, PARTITION_METADATA)).st_mtime_ns  # nothing writes it again
+    except OSError:
+        return 0
 
 
 def _topic_id_of(directory: str) -> uuid.UUID | None:

@@ -10,7 +10,7 @@ place.
     give_away                             the old directory becomes "...-delete"
 
 A crash before the rename leaves the old one as it was. A crash between the two renames leaves two that are equal, of
-which the start keeps one (`log_dirs`). Source: Kafka, ReplicaAlterLogDirsThread and LogManager.
+which the start keeps the new one (`log_dirs`). Source: Kafka, ReplicaAlterLogDirsThread and LogManager.
 """
 
 from __future__ import annotations

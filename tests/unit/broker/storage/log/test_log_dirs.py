@@ -728,3 +728,24 @@ def test_a_replica_whose_copy_alone_is_there_is_not_made_again(rig: Rig) -> None
     log_dirs = rig.open()
     assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first).log_end_offset == 10
     log_dirs.close()
+
+
+def test_a_crash_before_the_old_place_is_given_up_leaves_the_partition_in_the_new_one(rig: Rig) -> None:
+    for source, target in ((0, 1), (1, 0)):
+        disk = FaultyDisk()
+        log_dirs = rig.open(disk)
+        log = log_dirs.partitions.get(ORDERS) or log_dirs.create(ORDERS, TOPIC_ID)
+        append_in_epoch(log, 0, 3)
+        expected = content(log)
+        assert log.directory.startswith(rig.paths[source] + "/")
+        log_dirs.move(log, rig.paths[target])
+        disk.fail = lambda name, path: errno.EACCES if name == "rename" and path.endswith("-delete") else None
+        run_moves(log_dirs)
+        log_dirs.close()
+        assert "orders-0" in rig.names(source)
+        assert "orders-0" in rig.names(target)
+        log_dirs = rig.open()
+        log = log_dirs.partitions[ORDERS]
+        assert log.directory.startswith(rig.paths[target] + "/")
+        assert content(log) == expected
+        log_dirs.close()
