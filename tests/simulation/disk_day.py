@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, cast
 
 from kafkaprod.broker.cluster.replica_directories import ReplicaDirectories
@@ -43,11 +42,6 @@ class SimulatedMoves:
         self.by_partition: dict[TopicPartition, SimulatedMove] = {}
         self.may_complete: Callable[[TopicPartition, uuid.UUID], bool] = lambda _, __: True
         self.on_given_up: Callable[[TopicPartition], None] = lambda _: None
-
-    def get(self, topic_partition: TopicPartition) -> Any:
-        """See `ReplicaMoves`."""
-        move = self.by_partition.get(topic_partition)
-        return None if move is None else SimpleNamespace(target=SimpleNamespace(directory_id=move.target))
 
     def cancel(self, topic_partition: TopicPartition) -> None:
         """Give a move up."""
@@ -122,9 +116,22 @@ class DiskTopics(SimulatedTopics):
             super().drop_log(key)
             self._node.disks.places.pop(key, None)
 
-    def directory_of(self, key: PartitionKey) -> uuid.UUID | None:
+    def directory_of(self, key: PartitionKey) -> uuid.UUID:
         """See `ReplicatedTopics`."""
-        return self._node.disks.places.get(key) if key in self._open else None
+        return self._node.disks.places[key]
+
+    def move_target_of(self, key: PartitionKey) -> uuid.UUID | None:
+        """See `ReplicatedTopics`."""
+        move = self._node.disks.moves.by_partition.get(self._open[key][0])
+        return move.target if move else None
+
+    def is_open(self, key: PartitionKey) -> bool:
+        """Whether the running process has opened a replica's log."""
+        return key in self._open
+
+    def place_of(self, key: PartitionKey) -> TopicPartition:
+        """Return the partition of an open replica."""
+        return self._open[key][0]
 
 
 class DiskHandlerBroker(HandlerBroker):
@@ -153,6 +160,7 @@ class DiskNode(BrokerNode):
         for log in self.logs.values():
             log.is_offline = False
         super()._reset()
+        self.disk_topics = cast(DiskTopics, self.topics)
         self.directories = ReplicaDirectories(
             self.broker_id, cast(Any, disks), self.topics, self.manager, self.lifecycle, self._post
         )
@@ -198,9 +206,9 @@ class DiskNode(BrokerNode):
 
     def begin_move(self, key: PartitionKey, target: uuid.UUID) -> None:
         """Move a replica, if all disks are online, as `LogDirs.move` does."""
-        topic_partition = self.topics.topic_partition_of(key)
-        if topic_partition is None or self.disks.has_offline or key not in self.disks.places:
+        if not self.disk_topics.is_open(key) or self.disks.has_offline or key not in self.disks.places:
             return
+        topic_partition = self.disk_topics.place_of(key)
         self.disks.moves.cancel(topic_partition)
         if self.disks.places[key] != target:
             self.disks.moves.by_partition[topic_partition] = SimulatedMove(key, topic_partition, target)
@@ -209,7 +217,7 @@ class DiskNode(BrokerNode):
         disks = self.disks
         for place, move in list(disks.moves.by_partition.items()):
             source = disks.places.get(move.key)
-            if source not in disks.online_ids or self.topics.topic_partition_of(move.key) is None:
+            if source not in disks.online_ids or not self.disk_topics.is_open(move.key):
                 continue  # the copy stays for the next start
             if move.target not in disks.online_ids:
                 disks.moves.cancel(place)

@@ -315,10 +315,9 @@ class ClusterMember:
         assignments = self._directories.assignments
         if self.lifecycle.state is BrokerState.REGISTERING:
             return
-        request = assignments.next_request(self.lifecycle.broker_epoch, now_ms)
-        if request is None:
+        sent = assignments.next_request(self.lifecycle.broker_epoch, now_ms)
+        if not sent:
             return
-        sent = request
 
         def answered(response: Response | None) -> None:
             answer: AssignmentAnswer | ErrorCode = ErrorCode.NETWORK_EXCEPTION
@@ -326,7 +325,7 @@ class ClusterMember:
                 answer = assignment_answer(response)
             assignments.on_answer(sent, answer, self._clock.now_ms())
 
-        self.ask_controller(assignment_request(request), _ASSIGN_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self.ask_controller(assignment_request(sent), _ASSIGN_VERSION, answered, _REQUEST_TIMEOUT_MS)
 
     def _refill_producer_ids(self) -> None:
         ids = self._broker.producer_ids

@@ -64,12 +64,12 @@ class ReplicaDirectories:
 
     def note(self, keys: Iterable[PartitionKey]) -> None:
         """Look at replicas that the metadata has changed, or that were opened."""
+        partitions = self._topics.image.partitions
         for key in keys:
-            partition = self._topics.image.partitions.get(key)
-            if partition is None or self._broker_id not in partition.replicas:
-                self.assignments.discard(key)
+            if key in partitions and self._broker_id in partitions[key].replicas:
+                self._compare(key, partitions[key].directory_of(self._broker_id))
             else:
-                self._compare(key, partition.directory_of(self._broker_id))
+                self.assignments.discard(key)
 
     def take_failures(self, now_ms: int) -> list[PartitionKey]:
         """Take the replicas out whose directory has failed since the last call, and return which."""
@@ -83,40 +83,34 @@ class ReplicaDirectories:
         return keys
 
     def _compare(self, key: PartitionKey, known: uuid.UUID) -> None:
+        """Have the metadata say where a replica is, if it says something else."""
+        names_none = known in (MIGRATING, UNASSIGNED)
         if key in self._manager.offline:
-            is_known = known == LOST or known not in (*self._log_dirs.online_ids, MIGRATING, UNASSIGNED)
-            if not is_known:
+            if names_none or known in self._log_dirs.online_ids:
                 self.assignments.want(key, LOST)
-            return
-        if not self._has_several and known in (MIGRATING, UNASSIGNED):
-            return
-        actual = self._topics.directory_of(key)
-        if actual is None or known == actual:
-            return
-        place = self._topics.topic_partition_of(key)
-        move = None if place is None else self._log_dirs.moves.get(place)
-        if move is None or move.target.directory_id != known:
-            self.assignments.want(key, actual)
+        elif key in self._manager.replicas and (self._has_several or not names_none):
+            actual = self._topics.directory_of(key)
+            if known not in (actual, self._topics.move_target_of(key)):
+                self.assignments.want(key, actual)
 
     # -- partitions that move, from any thread -------------------------------------------------------------------------
 
     def _may_complete(self, topic_partition: TopicPartition, directory: uuid.UUID) -> bool:
         """Return whether the metadata names the directory; have it do so."""
-        image = self._topics.image
-        key = self._topics.key_of(topic_partition)
-        partition = None if key is None else image.partitions.get(key)
-        if partition is None or key is None:
+        partition = self._topics.partition(*topic_partition)
+        if not partition:
             return False
-        if partition.directory_of(self._broker_id) == directory:
-            return True
-        self._post(lambda: self.assignments.want(key, directory))
-        return False
+        image = partition.image
+        is_named = image.directory_of(self._broker_id) == directory
+        if not is_named:
+            self._post(lambda: self.assignments.want(image.key, directory))
+        return is_named
 
     def _on_given_up(self, topic_partition: TopicPartition) -> None:
         def look() -> None:
-            key = self._topics.key_of(topic_partition)
-            if key is not None:
-                self.assignments.discard(key)
-                self.note((key,))
+            partition = self._topics.partition(*topic_partition)
+            if partition:
+                self.assignments.discard(partition.image.key)
+                self.note((partition.image.key,))
 
         self._post(look)

@@ -96,29 +96,21 @@ class ReplicatedTopics(TopicTable):
         One whose log directory is offline is set aside when it comes back.
         """
         self._unopened.discard(key)
-        opened = self._open.pop(key, None)
-        if opened is None:
+        if key not in self._open:
             return
-        topic_partition, log = opened
+        topic_partition, log = self._open.pop(key)
         if self._log_dirs.partitions.get(topic_partition) is log and not log.is_offline:
             self._log_dirs.delete(topic_partition)
         self._on_advance(topic_partition)
 
-    def directory_of(self, key: PartitionKey) -> uuid.UUID | None:
-        """Return the id of the log directory that a replica is in, None if it was not opened."""
-        opened = self._open.get(key)
-        return None if opened is None else self._log_dirs.directory_id_of(opened[0])
+    def directory_of(self, key: PartitionKey) -> uuid.UUID:
+        """Return the id of the log directory that an open replica is in."""
+        return self._log_dirs.directory_id_of(self._open[key][0])
 
-    def topic_partition_of(self, key: PartitionKey) -> TopicPartition | None:
-        """Return the partition of a replica, None if it was not opened."""
-        opened = self._open.get(key)
-        return None if opened is None else opened[0]
-
-    def key_of(self, topic_partition: TopicPartition) -> PartitionKey | None:
-        """Return the key of a partition, None if there is none."""
-        topic_id = self.image.topic_ids.get(topic_partition.topic)
-        key = None if topic_id is None else (topic_id, topic_partition.partition)
-        return key if key in self.image.partitions else None
+    def move_target_of(self, key: PartitionKey) -> uuid.UUID | None:
+        """Return the id of the log directory that an open replica moves to, None if it does not move."""
+        move = self._log_dirs.moves.get(self._open[key][0])
+        return move.target.directory_id if move else None
 
     def offline_keys(self) -> list[PartitionKey]:
         """Return the replicas that were opened, and whose log directory can be used no more."""
@@ -229,9 +221,8 @@ class ReplicatedTopics(TopicTable):
 
     def _partition(self, key: PartitionKey, replica: PartitionReplica | None) -> Partition:
         image = self.image.partitions[key]
-        opened = self._open.get(key)
-        log, is_offline = (None if opened is None else opened[1]), key in self._unopened
-        return Partition(log, image.leader_epoch, replica, image, is_offline=is_offline)
+        log = self._open[key][1] if key in self._open else None
+        return Partition(log, image.leader_epoch, replica, image, is_offline=key in self._unopened)
 
     # -- changes go to the controller ----------------------------------------------------------------------------------
 

@@ -88,6 +88,13 @@ def fail(context: ControllerContext, broker: BrokerImage, offline: Collection[uu
 
 def leave(context: ControllerContext, broker_id: int, online: Collection[uuid.UUID]) -> list[Struct]:
     """Return the changes of partitions whose replica on a broker is in none of its online directories."""
+    usable = (*online, *RESERVED_DIRECTORIES)
+    partitions = context.image.partitions_of(broker_id)
+    return leave_isrs(context, broker_id, (each for each in partitions if each.directory_of(broker_id) not in usable))
+
+
+def leave_isrs(context: ControllerContext, broker_id: int, partitions: Iterable[PartitionImage]) -> list[Struct]:
+    """Return the changes of those partitions that have the broker in their ISR, or for leader."""
     changes = (
         elect(
             partition,
@@ -95,8 +102,8 @@ def leave(context: ControllerContext, broker_id: int, online: Collection[uuid.UU
             leaving=broker_id,
             may_be_unclean=context.may_be_unclean(partition),
         )
-        for partition in context.image.partitions_of(broker_id)
-        if broker_id in partition.isr and partition.directory_of(broker_id) not in (*online, *RESERVED_DIRECTORIES)
+        for partition in partitions
+        if broker_id in partition.isr
     )
     return [change for change in changes if change is not None]
 

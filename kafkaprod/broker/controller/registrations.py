@@ -166,18 +166,8 @@ def note_life(context: ControllerContext, broker_id: int, now_ms: int) -> None:
 
 
 def _leave(context: ControllerContext, broker_id: int) -> list[Struct]:
-    """Return the changes of the partitions that have the broker in their ISR, or for leader."""
-    changes = (
-        elect(
-            partition,
-            context.image.may_lead(partition),
-            leaving=broker_id,
-            may_be_unclean=context.may_be_unclean(partition),
-        )
-        for partition in context.image.partitions_of(broker_id)
-        if broker_id in partition.isr
-    )
-    return [change for change in changes if change is not None]
+    """Return the changes of all partitions that have the broker in their ISR, or for leader."""
+    return log_directories.leave_isrs(context, broker_id, context.image.partitions_of(broker_id))
 
 
 def _unfence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:

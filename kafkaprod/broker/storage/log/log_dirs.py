@@ -121,10 +121,9 @@ class LogDirs:
         directory = self._directory_of(topic_partition)
         return None if directory is None else directory.get(topic_partition)
 
-    def directory_id_of(self, topic_partition: TopicPartition) -> uuid.UUID | None:
-        """The id of the directory that a partition is in, None if it is not here."""
-        directory = self._directory_of(topic_partition)
-        return None if directory is None else directory.directory_id
+    def directory_id_of(self, topic_partition: TopicPartition) -> uuid.UUID:
+        """The id of the directory that a partition is in; the first one's if it is not here."""
+        return (self._directory_of(topic_partition) or self.first).directory_id
 
     def may_be_unopened(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition is in no open directory, but may be in one that could not be opened."""

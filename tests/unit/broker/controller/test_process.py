@@ -40,14 +40,20 @@ def test_a_turn_ends_in_time_though_events_are_left(tmp_path: Path) -> None:
     process.run()
 
 
-def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_path: Path) -> None:
-    """The pause counts from the last turn: when it began, and who was silent meanwhile, is not known."""
-    clock = ManualClock()
-    (tmp_path / "s").mkdir()
-    config = ControllerConfig(str(tmp_path / "s"), str(tmp_path / "d"), "c" * 22, session_timeout_ms=500)
+def with_a_broker(path: Path, clock: ManualClock) -> ControllerProcess:
+    """A process that has registered broker 1, whose sessions are of 500 ms."""
+    (path / "s").mkdir()
+    config = ControllerConfig(str(path / "s"), str(path / "d"), "c" * 22, session_timeout_ms=500)
     process = ControllerProcess(config, clock)
     process.put(RegisterBroker(1, uuid.UUID(int=1), "c" * 22))
     process._turn()
+    return process
+
+
+def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_path: Path) -> None:
+    """The pause counts from the last turn: when it began, and who was silent meanwhile, is not known."""
+    clock = ManualClock()
+    process = with_a_broker(tmp_path, clock)
     image = process.controller.context.image
     process.put(Heartbeat(1, image.brokers[1].epoch, image.end_offset, False, False, clock.now_ms()))
     process._turn()
@@ -80,11 +86,7 @@ def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_pat
 def test_what_came_while_the_controller_was_paused_is_read_before_a_session_ends(tmp_path: Path) -> None:
     """The signal that ends a pause makes `poll` return nothing, where its time is over."""
     clock = ManualClock()
-    (tmp_path / "s").mkdir()
-    config = ControllerConfig(str(tmp_path / "s"), str(tmp_path / "d"), "c" * 22, session_timeout_ms=500)
-    process = ControllerProcess(config, clock)
-    process.put(RegisterBroker(1, uuid.UUID(int=1), "c" * 22))
-    process._turn()
+    process = with_a_broker(tmp_path, clock)
     image = process.controller.context.image
 
     def beat() -> Heartbeat:
