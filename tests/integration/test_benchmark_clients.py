@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from benchmarks.far_ends import FarEnd, sink_end, tls_sink_end
 from benchmarks.peers.run import LostRecordsError, Peer, run
 from benchmarks.peers.task import Task, write_records
 from benchmarks.workloads import make_workload
+from tests.support.clock import Stopwatch
 
 TOPICS = {"t-0": 3, "t-1": 3}
 RECORDS = 500
@@ -100,13 +100,13 @@ def test_delay_proxy_holds_bytes_back_in_both_directions() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, DelayProxy(40) as proxy:
         proxy.forward_to(server.getsockname()[1])
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
-            started = time.monotonic()
+            waited = Stopwatch()
             client.sendall(b"ping")
             peer, _ = server.accept()
             with peer:
                 assert peer.recv(4, socket.MSG_WAITALL) == b"ping"
-                assert time.monotonic() - started >= 0.04
-                started = time.monotonic()
+                assert waited.ms >= 40
+                waited.restart()
                 peer.sendall(b"pong")
                 assert client.recv(4, socket.MSG_WAITALL) == b"pong"
-                assert time.monotonic() - started >= 0.04
+                assert waited.ms >= 40

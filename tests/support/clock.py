@@ -1,6 +1,8 @@
-"""A clock that tests turn by hand."""
+"""A clock that tests turn by hand, and one that measures what a real wait took."""
 
 from __future__ import annotations
+
+from kafkaprod.clock import SystemClock
 
 
 class ManualClock:
@@ -29,3 +31,24 @@ class ManualClock:
         self._now_ms += ms
         self._wall_ms += ms
         return self._now_ms
+
+
+class Stopwatch:
+    """How long a real wait took, in the whole milliseconds that the program counts.
+
+    A time-out of n ms ends when the clock of whole milliseconds has moved by n: up to a millisecond sooner than n ms of
+    a finer clock, so that a test which measures with one fails now and then.
+    """
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from now on."""
+        self._started_ms = self._clock.now_ms()
+
+    @property
+    def ms(self) -> int:
+        """What has passed."""
+        return self._clock.now_ms() - self._started_ms
