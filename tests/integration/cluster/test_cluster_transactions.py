@@ -14,7 +14,14 @@ from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
 from kafkaprod.errors import ProducerFencedError, TransactionAbortableError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.support.broker.broker_requests import produce_request
 from tests.support.broker.fixtures_broker import wait_until
+from tests.support.broker.fixtures_log import make_batch
+from tests.support.net.raw_client import RawClient
 
 PARTITIONS = 2
 ROUNDS = 9
@@ -223,3 +230,45 @@ def test_commit_that_a_successor_completed_is_not_called_not_committed() -> None
             assert fenced.value.outcome == "unknown"
         assert read_committed(cluster, "orders") == {0: [b"committed"], 1: []}
         ours.close(timeout=0)
+
+
+MARKERS_MS = 300  # between the coordinator and the leader
+
+
+def produce_in(transaction: str, opened: InitProducerIdResponse) -> ProduceRequest:
+    batch = make_batch(producer_id=opened.producer_id, epoch=opened.producer_epoch, sequence=0, is_transactional=True)
+    return produce_request(batch, topic="orders", transaction=transaction)
+
+
+def answered(response: EndTxnResponse, expected: set[ErrorCode]) -> bool:
+    assert response.error_code in expected
+    return response.error_code == ErrorCode.NONE
+
+
+def test_the_end_of_an_empty_transaction_waits_for_the_markers_of_the_one_before() -> None:
+    """Java's producer sends it (EndTxn 5): the answer names an epoch at once, and the markers are still under way."""
+    with EmbeddedCluster(topics={"orders": 1}) as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="mine") as earlier:
+            earlier.init_transactions()
+        coordinator = cluster.coordinator_of("mine", "transaction")
+        leader = next(broker for broker in cluster.brokers if broker.id != coordinator.id)
+        cluster.move_leader("orders", 0, leader.id)
+        with RawClient(coordinator.address) as ends, RawClient(leader.address) as writes:
+
+            def end(epoch: int) -> EndTxnResponse:
+                request = EndTxnRequest(
+                    transactional_id="mine", producer_id=opened.producer_id, producer_epoch=epoch, committed=False
+                )
+                return ends.call(request, EndTxnResponse, 5)
+
+            begin = InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=60_000)
+            opened = ends.call(begin, InitProducerIdResponse, 5)
+            written = writes.call(produce_in("mine", opened), ProduceResponse, 12).responses[0].partition_responses[0]
+            assert written.error_code == ErrorCode.NONE
+            with cluster.slow(coordinator.id, leader.id, MARKERS_MS):
+                first = end(opened.producer_epoch)
+                assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, opened.producer_epoch + 1)
+                assert end(first.producer_epoch).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            errors = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE}
+            wait_until(lambda: answered(end(first.producer_epoch), errors), "the second end is not taken")
+            assert end(opened.producer_epoch).error_code != ErrorCode.NONE
