@@ -60,6 +60,8 @@ class Arrivals:
     def records(self, topic: str, at_least: int, timeout: float) -> list[ArrivedRecord]:
         """Return a topic's records by partition and offset, when there are at least `at_least`.
 
+        A partition without a leader is waited for, too; after `timeout` seconds its records are left out.
+
         Raises:
             MissingRecordsError: There are fewer after `timeout` seconds.
             ConfigError: An argument has a wrong type or value.
@@ -70,23 +72,29 @@ class Arrivals:
         found: dict[int, list[ArrivedRecord]] = {}
         positions: dict[str, int] = {}
         while True:
-            has_more = self._read_on(topic, positions, found)
-            count = sum(map(len, found.values()))
-            if not has_more and count >= at_least:
+            has_more, is_whole = self._read_on(topic, positions, found)
+            if has_more:
+                continue
+            count, is_late = sum(map(len, found.values())), time.monotonic() >= deadline
+            if count >= at_least and (is_whole or is_late):
                 return [record for _, records in sorted(found.items()) for record in records]
-            if not has_more and time.monotonic() >= deadline:
+            if is_late:
                 text = f"{count} of at least {at_least} records of topic {topic!r} arrived within {timeout} s"
                 raise self._missing(topic, text)
-            if not has_more:
-                time.sleep(_LOOK_S)
+            time.sleep(_LOOK_S)
 
-    def _read_on(self, topic: str, positions: dict[str, int], found: dict[int, list[ArrivedRecord]]) -> bool:
-        """Read the next page of each partition; return whether one had anything.
+    def _read_on(
+        self, topic: str, positions: dict[str, int], found: dict[int, list[ArrivedRecord]]
+    ) -> tuple[bool, bool]:
+        """Read the next page of each partition; return whether one had anything, and whether all were shown.
 
-        While a partition's leader changes, two brokers may show it.
+        While a partition's leader changes, two brokers may show it, or none.
         """
-        has_more = False
+        has_more, count = False, 0
+        shown: set[str] = set()
         for answer in self._ask({"command": "records", "topic": topic, "from": positions}):
+            count = max(count, answer["count"])
+            shown.update(answer["partitions"])
             for number, page in answer["partitions"].items():
                 position = positions.get(number, 0)
                 if page["next"] > position:
@@ -94,7 +102,7 @@ class Arrivals:
                     positions[number] = page["next"]
                     records = (_record(int(number), each) for each in page["records"])
                     found.setdefault(int(number), []).extend(each for each in records if each.offset >= position)
-        return has_more
+        return has_more, len(shown) >= count
 
     def check(self, topic: str, expected: Sequence[Expected], timeout: float) -> list[ArrivedRecord]:
         """Wait for as many records as are expected; return them if they are those and no others, in any order.

@@ -279,12 +279,12 @@ class EmbeddedBroker:
         """Return the records of a topic, by partition and offset: what a test's program has sent.
 
         They are read from the log, whatever the listeners demand of clients. Records of open and aborted transactions
-        are left out. A topic that does not exist has none.
+        are left out. A topic that does not exist has none. In a cluster, a partition that has no leader is waited for.
 
         Args:
             topic: Its name.
             at_least: Wait until there are as many.
-            timeout: For how long, in seconds.
+            timeout: For how long, in seconds; after that, partitions without a leader are left out.
 
         Raises:
             MissingRecordsError: An AssertionError: there are fewer; its note shows what there is.

@@ -1,11 +1,13 @@
 """The broker's side of `records()`: reads its logs for a test, page by page, without a client and its login.
 
     {"command": "topics"}                                                    {"topics": ["orders"]}
-    {"command": "records", "topic": "orders", "from": {"0": 7}}              {"partitions": {"0": {...}, "1": {...}}}
+    {"command": "records", "topic": "orders", "from": {"0": 7}}
+                                                             {"count": 2, "partitions": {"0": {...}, "1": {...}}}
 
-A partition has `records`, lists of offset, timestamp, key, value and headers with bytes in base64, and `next`, the
-offset to continue from. Only the partition's leader has it. Records of open and aborted transactions are left out, as
-for readers with `isolation.level=read_committed`.
+`count` is how many partitions the topic has. A partition has `records`, lists of offset, timestamp, key, value and
+headers with bytes in base64, and `next`, the offset to continue from. Only the partition's leader has it, once it knows
+that its replicas have all that an earlier leader acknowledged. Records of open and aborted transactions are left out,
+as for readers with `isolation.level=read_committed`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, Final
 
 from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.embedding.commands import Command, Handler
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
@@ -35,13 +38,17 @@ def reading_handlers(broker: Broker) -> dict[str, Handler]:
 def _records(broker: Broker, name: str, starts: dict[str, int]) -> Command:
     topic = broker.topics.get(name)
     partitions = () if topic is None else topic.partitions
-    return {
-        "partitions": {
-            str(number): _page(partition.log, starts.get(str(number), 0))
-            for number, partition in enumerate(partitions)
-            if partition.is_leader and not partition.is_offline
-        }
+    pages = {
+        str(number): _page(partition.log, starts.get(str(number), 0))
+        for number, partition in enumerate(partitions)
+        if _can_show(partition)
     }
+    return {"count": len(partitions), "partitions": pages}
+
+
+def _can_show(partition: Partition) -> bool:
+    is_led_here = partition.is_leader and not partition.is_offline
+    return is_led_here and partition.log.high_watermark >= partition.epoch_start_offset
 
 
 def _page(log: PartitionLog, start: int) -> dict[str, Any]:

@@ -134,6 +134,32 @@ def test_a_cluster_has_the_records_of_all_leaders() -> None:
         assert "orders: 12 records (partition 0: 2, 1: 2" in cluster.last_records()
 
 
+def test_a_cluster_whose_leaders_have_just_died_or_moved_has_all_records() -> None:
+    """For a moment no broker leads a partition, or its leader does not know yet what its replicas have."""
+    with EmbeddedCluster(brokers=3, topics={"orders": 12}) as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for number in range(120):
+                producer.send("orders", b"%d" % number, partition=number % 12)
+            producer.flush(30)
+        cluster.leader("orders", 0).kill()
+        assert len(cluster.records("orders")) == 120
+        followers = [broker.id for broker in cluster.followers("orders", 1) if broker.is_running]
+        for target in (*followers, cluster.leader("orders", 1).id):
+            cluster.move_leader("orders", 1, target)
+            assert len(cluster.records("orders")) == 120
+
+
+def test_a_cluster_leaves_out_a_partition_that_has_no_leader() -> None:
+    with EmbeddedCluster(brokers=2) as cluster:
+        cluster.create_topic("orders", assignment=[[1], [2]])
+        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send_many("orders", [b"1"], partition=0).wait()
+            producer.send_many("orders", [b"2"], partition=1).wait()
+        cluster.broker(2).kill()
+        assert [record.value for record in cluster.records("orders", timeout=0.3)] == [b"1"]
+        assert [record.value for record in cluster.records("orders", timeout=0)] == [b"1"]
+
+
 _TESTS = """
 from kafkaprod import Producer
 
