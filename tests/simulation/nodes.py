@@ -324,7 +324,7 @@ class BrokerNode:
         if self.waiting:
             self._complete_produces()
         self.handler_broker.pump()
-        self.handler_broker.purgatory.run(now_ms)
+        self.handler_broker.run_purgatory(now_ms)
 
     def produce(
         self,

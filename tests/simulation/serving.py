@@ -98,7 +98,8 @@ class HandlerBroker:
     topics_type: type[SimulatedTopics] = SimulatedTopics
 
     def __init__(self, node: BrokerNode) -> None:
-        self.purgatory = Purgatory(lambda: None)
+        self._is_woken = False
+        self.purgatory = Purgatory(self._wake)
         self.topics = self.topics_type(node, self.purgatory.notify)
         self.image = self.topics.image
         self.standing: Any = SimpleNamespace(leaders_move=True, appends_in_loop=True)
@@ -135,6 +136,17 @@ class HandlerBroker:
 
     def pump(self) -> None:
         """Do what is due, after each event."""
+
+    def _wake(self) -> None:
+        self._is_woken = True
+
+    def run_purgatory(self, now_ms: int) -> None:
+        """Try what waits, and again where an answer had its client's next request handled, which moved something."""
+        self._is_woken = False
+        self.purgatory.run(now_ms)
+        while self._is_woken:
+            self._is_woken = False
+            self.purgatory.run(now_ms)
 
     def tick(self) -> None:
         """Do what is due at times."""
