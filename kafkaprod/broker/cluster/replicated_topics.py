@@ -75,7 +75,7 @@ class ReplicatedTopics(TopicTable):
             CorruptDataError, LogError: As `LogDirs.create_replica`.
         """
         topic = self.image.topics[key[0]]
-        if self._log_dirs.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
+        if self._log_dirs.topic_id(topic.name) not in (None, topic.topic_id):
             for other, log in self._log_dirs.partitions.items():
                 if other.topic == topic.name and not log.is_offline:
                     self._log_dirs.delete(other)

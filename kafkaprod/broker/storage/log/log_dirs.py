@@ -116,6 +116,14 @@ class LogDirs:
         """The id of each topic; a copy."""
         return {topic: topic_id for directory in self._directories for topic, topic_id in directory.topic_ids.items()}
 
+    def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id of a topic, None if it has no partition here."""
+        for directory in self._directories:
+            known = directory.topic_id(topic)
+            if known is not None:
+                return known
+        return None
+
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """The log of a partition, None if it is not here."""
         directory = self._directory_of(topic_partition)
