@@ -126,7 +126,7 @@ class OwnTopics(TopicTable):
         finally:
             del self._changing[name]
         topic = Topic(name, topic_id, tuple(partitions), properties)
-        self._publish({**self._topics, name: topic})
+        self._publish({**self._topics, name: topic}, [name])
         return topic
 
     def abandon(self, name: str) -> None:
@@ -149,7 +149,7 @@ class OwnTopics(TopicTable):
             raise RequestRefusedError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Topic '{name}' has partitions in a log directory that is offline."
             )
-        self._publish({other: known for other, known in self._topics.items() if other != name})
+        self._publish({other: known for other, known in self._topics.items() if other != name}, [name])
         self._changing[name] = len(topic.partitions)
         try:
             for index in range(len(topic.partitions)):
@@ -196,7 +196,7 @@ class OwnTopics(TopicTable):
             del self._changing[name]
         added = [self._partition(topic.topic_id, index, log) for index, log in zip(indexes, logs, strict=True)]
         topic = self._topics[name]
-        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))})
+        self._publish({**self._topics, name: replace(topic, partitions=(*topic.partitions, *added))}, [name])
 
     def sync(self) -> None:
         """Bring the changes of topics to the disk; see `TopicTable`."""
@@ -207,7 +207,7 @@ class OwnTopics(TopicTable):
     def _show_properties(self, name: str, properties: Mapping[str, str]) -> None:
         config = parse_properties(properties, self._defaults)
         topic = self._topics[name]
-        self._publish({**self._topics, name: replace(topic, properties=self._properties(name))})
+        self._publish({**self._topics, name: replace(topic, properties=self._properties(name))}, [name])
         for partition in topic.partitions:
             if partition.has_log:
                 partition.log.config = config
@@ -298,7 +298,7 @@ class OwnTopics(TopicTable):
                 partitions.append(self._partition(topic_id, index, log))
             topics[name] = Topic(name, topic_id, tuple(partitions), properties)
         self._log_dirs.sync()
-        self._publish(topics)
+        self._publish(topics, topics)
         self.sync()
 
 

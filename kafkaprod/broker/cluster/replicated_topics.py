@@ -154,10 +154,11 @@ class ReplicatedTopics(TopicTable):
         indexes: dict[uuid.UUID, set[int]] = {}
         for topic_id, index in changed:
             indexes.setdefault(topic_id, set()).add(index)
-        topics = dict(self._topics)
+        topics, other_names = dict(self._topics), set()
         for topic_id, name in [(topic_id, self._names.get(topic_id, "")) for topic_id in indexes]:
             if topic_id not in self.image.topics and name in topics and topics[name].topic_id == topic_id:
                 del topics[name]
+                other_names.add(name)
                 self._options.pop(name, None)
         for topic_id, some in indexes.items():
             known = self.image.topics.get(topic_id)
@@ -167,8 +168,9 @@ class ReplicatedTopics(TopicTable):
                 partitions = self._partitions(topic_id, replicas, some, kept, is_behind=is_behind_in(topic_id))
                 if partitions:
                     topics[known.name] = Topic(known.name, topic_id, partitions, self._properties(known.name))
+                    other_names.add(known.name)
         with self._published:
-            self._publish(topics)
+            self._publish(topics, other_names)
             self._published.notify_all()
         for topic_id, index in changed:
             known = self.image.topics.get(topic_id)
@@ -211,7 +213,7 @@ class ReplicatedTopics(TopicTable):
                 for name in changed & self._topics.keys()
             }
             with self._published:
-                self._publish({**self._topics, **shown})
+                self._publish({**self._topics, **shown}, shown)
                 self._published.notify_all()
 
     def _give_options(self, names: Collection[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -157,6 +157,7 @@ class TopicTable(ABC):
         self._on_advance = on_advance
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
+        self._names_by_metric: dict[str, str] = {}  # see `_metric_name`
         self._changing: dict[str, int] = {}  # how many partitions the topics will have that are being changed
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -203,10 +204,10 @@ class TopicTable(ABC):
                 INVALID_PARTITIONS (bad count), INVALID_CONFIG (bad options).
         """
         check_name(name)
-        names = {*self._topics, *self._changing}
-        if name in names:
+        if name in self._topics or name in self._changing:
             raise RequestRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        collided = next((other for other in names if other.replace(".", "_") == name.replace(".", "_")), None)
+        changing = {_metric_name(other): other for other in self._changing}
+        collided = self._names_by_metric.get(_metric_name(name)) or changing.get(_metric_name(name))
         if collided is not None:
             raise RequestRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with '{collided}'.")
         check_count(partition_count)
@@ -299,9 +300,17 @@ class TopicTable(ABC):
                 f"there is room for {room}.",
             )
 
-    def _publish(self, topics: dict[str, Topic]) -> None:
-        self._topics = topics
-        self._names = {topic.topic_id: name for name, topic in topics.items()}
+    def _publish(self, topics: dict[str, Topic], changed: Iterable[str]) -> None:
+        """Show topics of which those with the names `changed` are others than before."""
+        names, by_metric = self._names.copy(), self._names_by_metric.copy()
+        for name in changed:
+            before, now = self._topics.get(name), topics.get(name)
+            if before is not None:
+                names.pop(before.topic_id, None)
+                by_metric.pop(_metric_name(name), None)
+            if now is not None:
+                names[now.topic_id] = by_metric[_metric_name(name)] = name
+        self._topics, self._names, self._names_by_metric = topics, names, by_metric
 
     def _parse(self, properties: Mapping[str, str]) -> LogConfig:
         try:
@@ -326,6 +335,11 @@ class TopicTable(ABC):
 def is_legal_name(name: str) -> bool:
     """Whether a topic may have that name."""
     return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _metric_name(name: str) -> str:
+    """Return what a topic is called in Kafka's metrics, where two topics must not have one name."""
+    return name.replace(".", "_")
 
 
 def check_name(name: str) -> None:

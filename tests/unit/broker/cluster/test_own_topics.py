@@ -125,6 +125,30 @@ def test_refused_topic_leaves_no_trace(
     assert (sorted(os.listdir(directory.path)), table.image.end_offset) == before
 
 
+@pytest.mark.parametrize("like", ["a.b_c", "a_b.c", "a_b_c", "a.b.c"])
+def test_names_that_differ_in_dots_only_are_taken_while_a_topic_is_made_and_until_it_is_deleted(
+    directory: Directory, like: str
+) -> None:
+    table = directory.open()
+    table.begin(wanted_topic("a.b_c", 1))
+    assert is_refused(table, like)
+    for _ in table.making("a.b_c"):
+        assert is_refused(table, like)
+    assert is_refused(table, like)
+    table = directory.open()
+    assert is_refused(table, like)
+    table.delete("a.b_c")
+    again = table.create(like, 1, {})
+    assert (table.by_id(again.topic_id), table.name_of("", again.topic_id)) == (again, like)
+    assert [topic.name for topic in table.all()] == [like]
+
+
+def is_refused(table: OwnTopics, name: str) -> bool:
+    with pytest.raises(BrokerError) as error:
+        table.create(name, 1, {})
+    return refused_with(error) in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
 def test_topics_survive_a_restart_with_id_partitions_and_options(directory: Directory) -> None:
     table = directory.open()
     made = table.create("orders", 3, {"retention.ms": "5000", "flush.ms": "9"})

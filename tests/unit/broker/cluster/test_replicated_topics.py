@@ -77,6 +77,20 @@ def test_the_table_shows_the_metadata(rig: Rig) -> None:
         _ = topic.partitions[0].log
 
 
+def test_topics_are_found_by_their_ids_as_they_come_go_and_come_again(rig: Rig) -> None:
+    rig.describe("t", partitions=1)
+    other_id, again_id = uuid.UUID(int=8), uuid.UUID(int=9)
+    rig.describe("u", other_id)
+    assert [rig.topics.name_of("", each) for each in (TOPIC_ID, other_id)] == ["t", "u"]
+    del rig.topics.image.topics[TOPIC_ID]
+    rig.describe("t", again_id)  # before the table has seen that the other has gone
+    assert [rig.topics.name_of("", each) for each in (TOPIC_ID, other_id, again_id)] == [None, "u", "t"]
+    rig.topics.publish({}, [KEY])
+    assert [rig.topics.name_of("", each) for each in (TOPIC_ID, other_id, again_id)] == [None, "u", "t"]
+    with pytest.raises(RequestRefusedError, match="already exists"):
+        rig.topics.check_new("t", 1, {})
+
+
 def test_a_replicas_log_is_made_used_and_deleted(rig: Rig) -> None:
     rig.describe()
     replica = rig.topics.open_log(KEY)
