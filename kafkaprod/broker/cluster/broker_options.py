@@ -6,6 +6,7 @@ Source: Kafka 4.x, KafkaConfig and DynamicBrokerConfig.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
@@ -29,6 +30,7 @@ from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
 from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.structs import INT32_MAX
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -149,13 +151,34 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
 }
 """All that can be given at the start. `Broker.describe_options` adds those that are fixed."""
 
+_OF_LISTENERS: Final = {
+    name: BrokerOption(OPTIONS[name].option, is_dynamic=True)
+    for name in ("max.connection.creation.rate", "max.connections")
+}
+_LISTENER_OPTION: Final = re.compile(rf"listener\.name\.[a-z][a-z0-9_]*\.({'|'.join(map(re.escape, _OF_LISTENERS))})")
+
+
+def option_of(name: str) -> BrokerOption | None:
+    """Return what an option is, None if there is no such one; some may be of one listener, `listener.name.NAME.`."""
+    of_listener = _LISTENER_OPTION.fullmatch(name)
+    return OPTIONS.get(name) if of_listener is None else _OF_LISTENERS[of_listener[1]]
+
+
+def listener_limit(config: BrokerConfig, listener: str, name: str) -> int:
+    """Return what an option of one listener limits something to; INT32_MAX if it is not given."""
+    return int(config.options.get(f"listener.name.{listener.lower()}.{name}", INT32_MAX))
+
 
 def check_option(name: str, text: str) -> None:
     """Raise ConfigError unless the broker has the option and may have it with this value."""
-    known = OPTIONS.get(name)
+    _known(name).option.check(name, text)
+
+
+def _known(name: str) -> BrokerOption:
+    known = option_of(name)
     if known is None:
         raise ConfigError(f"Unknown broker config name: {name}")
-    known.option.check(name, text)
+    return known
 
 
 def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConfig:
@@ -177,8 +200,8 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
     if node_id is not None and broker_id is not None and int(node_id) != int(broker_id):
         raise ConfigError(f"node.id={node_id} and broker.id={broker_id} must be the same: they are two names of one id")
     # log.retention.ms counts more than log.retention.hours, as in Kafka.
-    for name, text in sorted(options.items(), key=lambda item: -OPTIONS[item[0]].unit_ms):
-        known = OPTIONS[name]
+    for name, text in sorted(options.items(), key=lambda item: -_known(item[0]).unit_ms):
+        known = _known(name)
         if known.place is None:
             continue
         section, field = known.place
@@ -187,13 +210,15 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
             value, field = _replaced(getattr(config, section), field, value), section
         config = replace(config, **{field: value})
     # What the configuration keeps elsewhere and must not be shown is not kept here.
-    kept = {name: text for name, text in options.items() if OPTIONS[name].option.kind != TYPE_PASSWORD}
+    kept = {name: text for name, text in options.items() if _known(name).option.kind != TYPE_PASSWORD}
     return replace(config, options={**config.options, **kept})
 
 
 def describe(config: BrokerConfig) -> dict[str, str]:
-    """Return the value of each option; of a password, nothing."""
-    return {name: _value(config, known, config.options.get(name, known.default)) for name, known in OPTIONS.items()}
+    """Return the value of each option; of a password, nothing; of a listener's, those that are given."""
+    of_listeners = {name: text for name, text in config.options.items() if _LISTENER_OPTION.fullmatch(name)}
+    values = {name: _value(config, known, config.options.get(name, known.default)) for name, known in OPTIONS.items()}
+    return {**values, **of_listeners}
 
 
 def is_given(config: BrokerConfig, name: str) -> bool:

@@ -139,7 +139,7 @@ def option_of(kind: int, name: str) -> OptionType | None:
     if kind == TOPIC:
         return topic_options.TOPIC_OPTIONS.get(name)
     if kind == BROKER:
-        known = broker_options.OPTIONS.get(name)
+        known = broker_options.option_of(name)
         return None if known is None else known.option
     stored = _STORED.get(kind)
     return stored.options[name][0] if stored is not None and name in stored.options else None
@@ -204,7 +204,8 @@ def _replace_broker_values(broker: Broker, name: str, values: Mapping[str, str],
     saved = broker.settings.get(BROKER_OPTIONS)
     for option_name, value in values.items():
         broker_options.check_option(option_name, value)
-        if not broker_options.OPTIONS[option_name].is_dynamic and saved.get(name, {}).get(option_name) != value:
+        known = broker_options.option_of(option_name)
+        if known is not None and not known.is_dynamic and saved.get(name, {}).get(option_name) != value:
             raise RequestRefusedError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {option_name}."
             )
@@ -266,7 +267,7 @@ def _describe_broker(broker: Broker, name: str) -> list[Entry]:
                 option_name,
                 value,
                 DYNAMIC_DEFAULT_SOURCE,
-                broker_options.OPTIONS[option_name].option.kind,
+                TYPE_STRING if (known := broker_options.option_of(option_name)) is None else known.option.kind,
                 False,
                 [(option_name, value, DYNAMIC_DEFAULT_SOURCE)],
             )
@@ -274,7 +275,7 @@ def _describe_broker(broker: Broker, name: str) -> list[Entry]:
         ]
     entries = []
     for option_name, value in sorted(broker.describe_options().items()):
-        known = broker_options.OPTIONS.get(option_name)
+        known = broker_options.option_of(option_name)
         source = _broker_source(broker, option_name, value)
         synonyms = [(option_name, value, source)]
         if known is None:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.broker_options import listener_limit
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, bind_error
@@ -101,7 +102,11 @@ class Acceptors:
         self._peer_acceptor: Acceptor | None = None
         self._broker = broker
         self._admission = admission
-        self._rates = ConnectionRates(lambda: broker.quotas.table, lambda: broker.config.limits.max_connections_per_s)
+        self._rates = ConnectionRates(
+            lambda: broker.quotas.table,
+            lambda: broker.config.limits.max_connections_per_s,
+            lambda listener: listener_limit(broker.config, listener, "max.connection.creation.rate"),
+        )
         self._held: set[socket.socket] = set()  # above a quota: they are closed after a time
         self._versions = versions
         self._poller = poller
@@ -145,7 +150,7 @@ class Acceptors:
                 self._open_session(acceptor, sock, _PEER_HOST)
             elif self.are_clients_cut or not _is_prepared(sock):
                 sock.close()
-            elif pause_ms := self._rates.pause_ms(self._clock.now_ms()):
+            elif pause_ms := self._rates.pause_ms(acceptor.listener.name, self._clock.now_ms()):
                 self._held.add(sock)
                 self._pause(acceptor, pause_ms, partial(self._resume, acceptor, sock, address[0]))
                 return
@@ -163,7 +168,7 @@ class Acceptors:
         if hold_ms and len(self._held) < self._broker.config.limits.max_connections:
             self._held.add(sock)
             self._loop.call_after(hold_ms, lambda: self._let_go(sock))
-        elif hold_ms or not self._has_place(host):
+        elif hold_ms or not self._has_place(acceptor, host):
             sock.close()
         else:
             self._open_session(acceptor, sock, host)
@@ -172,11 +177,11 @@ class Acceptors:
         self._held.discard(sock)
         sock.close()
 
-    def _has_place(self, host: str) -> bool:
+    def _has_place(self, acceptor: Acceptor, host: str) -> bool:
         """Whether a client gets a place, maybe that of another one, which is closed."""
         if self.are_clients_cut:  # since the connection came
             return False
-        verdict = self._admission.check(host, self._clock.now_ms())
+        verdict = self._admission.check(host, self._clock.now_ms(), acceptor.listener.name)
         if verdict.victim is not None:
             self._loop.close_session(verdict.victim)
         if verdict.refusal is not None:
@@ -217,6 +222,7 @@ class Acceptors:
             Login(broker.credentials, config.sasl_oauthbearer) if has_login else None,
             acceptor.endpoint,
             self._clock.now_ms(),
+            listener="" if acceptor.is_peer else acceptor.listener.name,
             is_peer=acceptor.is_peer,
         )
         self._admission.add(session)

@@ -1,8 +1,8 @@
-"""Who may be connected, and for how long: places for connections, by address and in all, and deadlines. One thread.
+"""Who may be connected, and for how long: places for connections, by address, by listener and in all, and deadlines.
 
 A connection is a stranger until it has logged in; where no login is needed, until its first request. Strangers take
 at most half of the places: when these are full, or all are, the stranger that came first goes and the newcomer stays.
-So a flood of connections that never log in cannot keep out those who do.
+So a flood of connections that never log in cannot keep out those who do. Belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkaprod.broker.config import Limits
 from kafkaprod.broker.server.session import Session, SessionStage
+from kafkaprod.structs import INT32_MAX
 
 LOGIN_MS = 30_000
 """The time for TLS handshake and login, from accept on."""
@@ -33,18 +34,26 @@ class AdmissionDecision:
 class Admission:
     """The open connections of a broker."""
 
-    def __init__(self, limits: Callable[[], Limits], has_login: bool) -> None:
+    def __init__(
+        self,
+        limits: Callable[[], Limits],
+        has_login: bool,
+        most_of_listener: Callable[[str], int] = lambda _: INT32_MAX,
+    ) -> None:
         """Admit none yet.
 
         Args:
             limits: Returns those of now; clients may change them.
             has_login: Whether clients have to log in.
+            most_of_listener: Returns how many connections there may be of the listener of a name.
         """
         self._limits_of_now = limits
+        self._most_of_listener = most_of_listener
         self._has_login = has_login
         self._sessions: dict[int, Session] = {}  # in the order of accept
         self._strangers: dict[Session, None] = {}  # in the order of accept, too
         self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
 
     @property
     def _limits(self) -> Limits:
@@ -56,27 +65,35 @@ class Admission:
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._sessions.values()))
 
-    def check(self, host: str, now_ms: int) -> AdmissionDecision:
-        """Decide about a connection from `host`, before there is a session for it."""
-        limits = self._limits
+    def check(self, host: str, now_ms: int, listener: str = "") -> AdmissionDecision:
+        """Decide about a connection from `host` to a listener, before there is a session for it."""
+        limits, most = self._limits, self._most_of_listener(listener)
+        if self._by_listener[listener] >= most:
+            strangers = (session for session in self._strangers if session.listener == listener)
+            return self._replacing(strangers, f"listener.name.{listener.lower()}.max.connections={most}", now_ms)
         if self._by_host[host] >= limits.max_connections_per_ip:
             return AdmissionDecision(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
         if len(self._sessions) < limits.max_connections and not self._has_login:
             return AdmissionDecision()
         if len(self._sessions) < limits.max_connections and 2 * len(self._strangers) < limits.max_connections:
             return AdmissionDecision()
-        oldest = next(iter(self._strangers), None)
+        return self._replacing(iter(self._strangers), f"max_connections={limits.max_connections}", now_ms)
+
+    def _replacing(self, strangers: Iterator[Session], limit: str, now_ms: int) -> AdmissionDecision:
+        """Let the newcomer replace the first of some strangers, or refuse it by a limit."""
+        oldest = next(strangers, None)
         if oldest is not None:
             is_silent = oldest.stage is SessionStage.IDLE and now_ms - oldest.opened_ms >= _SILENT_MS
             if self._has_login or is_silent:
                 return AdmissionDecision(victim=oldest)
-        return AdmissionDecision(refusal=f"max_connections={limits.max_connections}")
+        return AdmissionDecision(refusal=limit)
 
     def add(self, session: Session) -> None:
         """Take a session in."""
         self._sessions[session.fileno()] = session
         self._strangers[session] = None
         self._by_host[session.host] += 1
+        self._by_listener[session.listener] += 1
 
     def note_request(self, session: Session) -> None:
         """Note that a request was answered, after which the client may be no stranger."""
@@ -87,6 +104,7 @@ class Admission:
         """Forget a session that is about to be closed."""
         del self._sessions[session.fileno()]
         self._strangers.pop(session, None)
+        self._by_listener[session.listener] -= 1
         self._by_host[session.host] -= 1
         if not self._by_host[session.host]:
             del self._by_host[session.host]

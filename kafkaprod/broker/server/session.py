@@ -53,6 +53,7 @@ class Session:
         waiting: Requests behind it.
         login: How far its login is; None where no login is needed.
         endpoint: The endpoint of the listener it came through.
+        listener: The name of that listener; empty for the other processes of the cluster.
         is_peer: It comes from another process of the cluster.
         opened_ms: When it was accepted.
         last_active_ms: When a request or an answer was last complete.
@@ -77,6 +78,7 @@ class Session:
         endpoint: Endpoint,
         now_ms: int,
         *,
+        listener: str = "",
         is_peer: bool = False,
     ) -> None:
         self.transport = transport
@@ -88,6 +90,7 @@ class Session:
         self.waiting: deque[RequestReceived] = deque()
         self.login = login
         self.endpoint = endpoint
+        self.listener = listener
         self.is_peer = is_peer
         self.opened_ms = self.last_active_ms = now_ms
         self.unfinished_since_ms: int | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from kafkaprod.broker.config import Limits
-from kafkaprod.broker.server.admission import Admission
+from kafkaprod.broker.server.admission import Admission, AdmissionDecision
+from kafkaprod.broker.server.session import Session, SessionStage
 
 
 def test_a_limit_that_clients_change_counts_at_once() -> None:
@@ -14,3 +17,32 @@ def test_a_limit_that_clients_change_counts_at_once() -> None:
     assert admission.check("a", 0).refusal == "max_connections=0"
     limits[0] = Limits(max_connections_per_ip=0)
     assert admission.check("a", 0).refusal == "max_connections_per_ip=0"
+
+
+class FakeSession:
+    """What the places need of a connection."""
+
+    host, stage, opened_ms, is_stranger = "a", SessionStage.IDLE, 0, True
+
+    def __init__(self, number: int, listener: str) -> None:
+        self.number, self.listener = number, listener
+
+    def fileno(self) -> int:
+        return self.number
+
+
+def test_a_full_listener_loses_its_own_first_stranger_only() -> None:
+    """So a flood of those that never log in keeps out none who does, whatever listener it comes to."""
+    admission = Admission(Limits, has_login=True, most_of_listener=lambda name: 2 if name == "OUTER" else 1_000)
+    sessions = [cast(Session, FakeSession(number, name)) for number, name in enumerate(["INNER", "OUTER", "OUTER"])]
+    for session in sessions:
+        assert admission.check("a", 0, session.listener) == AdmissionDecision()
+        admission.add(session)
+    assert admission.check("a", 0, "OUTER") == AdmissionDecision(victim=sessions[1])
+    assert admission.check("a", 0, "INNER") == AdmissionDecision()
+    for session in sessions[1:]:
+        cast(Any, session).is_stranger = False
+        admission.note_request(session)
+    assert admission.check("a", 0, "OUTER").refusal == "listener.name.outer.max.connections=2"
+    admission.remove(sessions[2])
+    assert admission.check("a", 0, "OUTER") == AdmissionDecision()
