@@ -201,8 +201,8 @@ EDGES = [
     Mutant(
         "a topic that is being made can be made again",
         "broker/cluster/topics.py",
-        "        names = {*self._topics, *self._changing}",
-        "        names = {*self._topics}",
+        "        if name in self._topics or name in self._changing:",
+        "        if name in self._topics:",
         ("tests/unit/broker/cluster/test_own_topics.py",),
     ),
     # -- the loader ----------------------------------------------------------------------------------------------------

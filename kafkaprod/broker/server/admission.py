@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kafkaprod.broker.config import Limits
+from kafkaprod.broker.cluster.broker_options import listener_limit
+from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.server.session import Session, SessionStage
-from kafkaprod.structs import INT32_MAX
 
 LOGIN_MS = 30_000
 """The time for TLS handshake and login, from accept on."""
@@ -34,21 +34,14 @@ class AdmissionDecision:
 class Admission:
     """The open connections of a broker."""
 
-    def __init__(
-        self,
-        limits: Callable[[], Limits],
-        has_login: bool,
-        most_of_listener: Callable[[str], int] = lambda _: INT32_MAX,
-    ) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], has_login: bool) -> None:
         """Admit none yet.
 
         Args:
-            limits: Returns those of now; clients may change them.
+            config: Returns the limits of now; clients may change them.
             has_login: Whether clients have to log in.
-            most_of_listener: Returns how many connections there may be of the listener of a name.
         """
-        self._limits_of_now = limits
-        self._most_of_listener = most_of_listener
+        self._config = config
         self._has_login = has_login
         self._sessions: dict[int, Session] = {}  # in the order of accept
         self._strangers: dict[Session, None] = {}  # in the order of accept, too
@@ -57,7 +50,7 @@ class Admission:
 
     @property
     def _limits(self) -> Limits:
-        return self._limits_of_now()
+        return self._config().limits
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -67,7 +60,7 @@ class Admission:
 
     def check(self, host: str, now_ms: int, listener: str = "") -> AdmissionDecision:
         """Decide about a connection from `host` to a listener, before there is a session for it."""
-        limits, most = self._limits, self._most_of_listener(listener)
+        limits, most = self._limits, listener_limit(self._config(), listener, "max.connections")
         if self._by_listener[listener] >= most:
             strangers = (session for session in self._strangers if session.listener == listener)
             return self._replacing(strangers, f"listener.name.{listener.lower()}.max.connections={most}", now_ms)

@@ -23,7 +23,6 @@ from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.calls.timers import Timers
 from kafkaprod.broker.cluster.alone import Alone
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.broker_options import listener_limit
 from kafkaprod.broker.cluster.control import ControlThread
 from kafkaprod.broker.cluster.maintenance import Maintenance
 from kafkaprod.broker.cluster.standing import Standing
@@ -74,11 +73,7 @@ class BrokerServer:
         self._posted: deque[Callable[[], None]] = deque()  # the one thing other threads touch
         self._is_stopping = False
         self._has_crashed = False
-        self._admission = Admission(
-            lambda: self.broker.config.limits,
-            has_login,
-            lambda listener: listener_limit(self.broker.config, listener, "max.connections"),
-        )
+        self._admission = Admission(lambda: self.broker.config, has_login)
         self._budget = ReadBudget(config.limits.max_queued_bytes, config.limits.max_request_bytes)
         self._paused: set[Session] = set()  # wait for memory
         self._ready: deque[Session] = deque()  # have requests waiting, and none in progress

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from kafkaprod.broker.config import Limits
+from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.server.admission import Admission, AdmissionDecision
 from kafkaprod.broker.server.session import Session, SessionStage
 
 
 def test_a_limit_that_clients_change_counts_at_once() -> None:
     limits = [Limits(max_connections=1)]
-    admission = Admission(lambda: limits[0], has_login=False)
+    admission = Admission(lambda: BrokerConfig(data_dir="", limits=limits[0]), has_login=False)
     assert admission.check("a", 0).refusal is None
     limits[0] = Limits(max_connections=0)
     assert admission.check("a", 0).refusal == "max_connections=0"
@@ -33,7 +33,8 @@ class FakeSession:
 
 def test_a_full_listener_loses_its_own_first_stranger_only() -> None:
     """So a flood of those that never log in keeps out none who does, whatever listener it comes to."""
-    admission = Admission(Limits, has_login=True, most_of_listener=lambda name: 2 if name == "OUTER" else 1_000)
+    config = BrokerConfig(data_dir="", options={"listener.name.outer.max.connections": "2"})
+    admission = Admission(lambda: config, has_login=True)
     sessions = [cast(Session, FakeSession(number, name)) for number, name in enumerate(["INNER", "OUTER", "OUTER"])]
     for session in sessions:
         assert admission.check("a", 0, session.listener) == AdmissionDecision()
