@@ -99,7 +99,8 @@ class DiskTopics(SimulatedTopics):
         place = disks.places.get(key)
         if place not in disks.online_ids:
             known = self.image.partitions[key].directory_of(self._node.broker_id)
-            if place in disks.opened or not self._node.may_make(key, known):
+            is_old = self.had_log(key, self._node.broker_id) and disks.has_offline
+            if place in disks.opened or is_old or not self._node.may_make(key, known):
                 self._unopened.add(key)
                 raise LogDirectoryFailedError(f"{key} may be on a broken disk")
             if place is not None:

@@ -18,6 +18,7 @@ NOTICED_BY = {
     "a failed replica neither leads nor follows": 0,
     "a move waits for the metadata": 0,
     "a replica on a missing disk is not made again": 6,
+    "a replica in the ISR had a log": 404_575,
 }
 
 RARELY_NOTICED = {"a copy alone is no replica", "a replica without its disk does not lead"}

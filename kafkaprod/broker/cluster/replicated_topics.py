@@ -81,14 +81,24 @@ class ReplicatedTopics(TopicTable):
                     self._log_dirs.delete(other)
         topic_partition = TopicPartition(topic.name, key[1])
         directory = self.image.partitions[key].directory_of(self._log_dirs.identity.node_id)
+        config, is_old = self._config_of(topic.name), self.had_log(key, self._log_dirs.identity.node_id)
         try:
-            log = self._log_dirs.create_replica(topic_partition, topic.topic_id, self._config_of(topic.name), directory)
+            log = self._log_dirs.create_replica(topic_partition, topic.topic_id, config, directory, is_old=is_old)
         except LogDirectoryFailedError:
             self._unopened.add(key)
             raise
         log.watermark.listeners.append(lambda _: self._on_advance(topic_partition))
         self._open[key] = (topic_partition, log)
         return PartitionReplicaLog(log, self._log_dirs.saved_high_watermark(topic_partition))
+
+    def had_log(self, key: PartitionKey, broker_id: int) -> bool:
+        """Whether a replica of this broker certainly had a log before this process.
+
+        No ISR takes a fenced broker in, but that of a partition made while all its brokers were away.
+        """
+        broker, partition = self.image.brokers.get(broker_id), self.image.partitions[key]
+        is_fenced = broker is not None and broker.is_fenced
+        return is_fenced and broker_id in partition.isr and partition.partition_epoch > 0
 
     def drop_log(self, key: PartitionKey) -> None:
         """Delete a replica's log, unless another topic of the name has taken its place.

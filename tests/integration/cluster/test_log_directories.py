@@ -54,8 +54,8 @@ def await_place(broker: ClusterBroker, partition: int, path: str) -> None:
     wait_until(lambda: place(broker, partition) == path, f"broker {broker.id} to have its replica in {path}")
 
 
-def move(broker: ClusterBroker, path: str, *partitions: int) -> list[int]:
-    named = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=list(partitions))])
+def move(broker: ClusterBroker, path: str, *partitions: int, topic: str = TOPIC) -> list[int]:
+    named = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=list(partitions))])
     with RawClient(broker.address) as client:
         answer = client.call(AlterReplicaLogDirsRequest(dirs=[named]), AlterReplicaLogDirsResponse, 2)
     return [each.error_code for each in answer.results[0].partitions]
@@ -130,9 +130,8 @@ def test_last_in_sync_replica_waits_for_its_disk(cluster: EmbeddedCluster) -> No
     disk.write_text("no directory")
     for broker in cluster.brokers:
         broker.start()
-    cluster.wait_for(lambda view: len(view.active_brokers) == 3)
-    view = cluster.view()
-    assert (view.leader(TOPIC, partition), list(view.isr(TOPIC, partition))) == (None, [leader.id])
+    view = cluster.wait_for(lambda view: len(view.active_brokers) == 3 and view.leader(TOPIC, partition) is None)
+    assert list(view.isr(TOPIC, partition)) == [leader.id]
     with_leader = [number for number in range(4) if view.leader(TOPIC, number) is not None]
     assert with_leader, "what is in the first directory is served"
     leader.stop()
@@ -141,6 +140,40 @@ def test_last_in_sync_replica_waits_for_its_disk(cluster: EmbeddedCluster) -> No
     leader.start()
     cluster.wait_until_in_sync()
     assert read(cluster, partition) == values
+
+
+def test_a_move_that_was_given_up_leaves_no_empty_replica_where_it_went(cluster: EmbeddedCluster) -> None:
+    """The metadata names where the replica should have gone: the broker did not hear of it before it died."""
+    cluster.create_topic("alone", assignment=[[1]])
+    broker = cluster.broker(1)
+    values = [b"%d" % number for number in range(50)]
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send_many("alone", values).wait()
+    paths = broker.log_dirs
+    source = next(path for path in paths if (Path(path) / "alone-0").exists())
+    if source == paths[0]:  # without the first one no broker starts
+        source = paths[1]
+        assert move(broker, source, 0, topic="alone") == [ErrorCode.NONE]
+        wait_until(lambda: not (Path(paths[0]) / "alone-0").exists(), "the replica to be in the second directory")
+    cluster.wait_until_applied()
+    before = len(cluster.history())
+    with cluster.cut("controller", 1, one_way=True):
+        assert move(broker, paths[0], 0, topic="alone") == [ErrorCode.NONE]
+        wait_until(lambda: "log directories" in "".join(cluster.history()[before:]), "the metadata to name it")
+        assert move(broker, source, 0, topic="alone") == [ErrorCode.NONE]
+        broker.kill()
+    disk = Path(source)
+    disk.rename(disk.with_suffix(".away"))
+    disk.write_text("no directory")
+    broker.start()
+    view = cluster.wait_for(lambda view: len(view.active_brokers) == 3 and view.leader("alone", 0) is None)
+    assert list(view.isr("alone", 0)) == [1]
+    broker.stop()
+    disk.unlink()
+    disk.with_suffix(".away").rename(disk)
+    broker.start()
+    cluster.wait_until_in_sync()
+    assert [record.value for record in cluster.records("alone")] == values
 
 
 def test_new_topics_are_made_beside_a_failed_directory(cluster: EmbeddedCluster) -> None:

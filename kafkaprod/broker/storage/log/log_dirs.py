@@ -171,7 +171,13 @@ class LogDirs:
         return log
 
     def create_replica(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig, directory_id: uuid.UUID
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        directory_id: uuid.UUID,
+        *,
+        is_old: bool = False,
     ) -> PartitionLog:
         """Make an empty replica in the directory that the metadata names; one that exists is returned as it is.
 
@@ -182,6 +188,8 @@ class LogDirs:
             topic_id: The id of its topic.
             config: Options.
             directory_id: The id of the directory; where the broker has no such directory, `create` chooses.
+            is_old: The replica had a log before. The metadata may name another directory than the one that has it: a
+                move was given up just before the process ended.
 
         Raises:
             CorruptDataError: The topic exists with another id.
@@ -194,7 +202,7 @@ class LogDirs:
                 raise LogDirectoryFailedError(f"the log directory of {topic_partition} is offline")
             return log
         directory = next((each for each in self.online if each.directory_id == directory_id), None)
-        if self.offline_paths and (directory is None or topic_partition in self._left_copies):
+        if self.offline_paths and (directory is None or is_old or topic_partition in self._left_copies):
             raise LogDirectoryFailedError(f"{topic_partition} may be in a log directory that is offline")
         wish = self._wishes.get(topic_partition)
         if directory is None or wish is None or wish is directory or self.offline_paths:

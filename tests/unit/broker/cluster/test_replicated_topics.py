@@ -12,7 +12,7 @@ import pytest
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
-from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
+from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage, TopicImage
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
@@ -89,6 +89,25 @@ def test_topics_are_found_by_their_ids_as_they_come_go_and_come_again(rig: Rig) 
     assert [rig.topics.name_of("", each) for each in (TOPIC_ID, other_id, again_id)] == [None, "u", "t"]
     with pytest.raises(RequestRefusedError, match="already exists"):
         rig.topics.check_new("t", 1, {})
+
+
+@pytest.mark.parametrize(
+    ("is_fenced", "isr", "partition_epoch", "expected"),
+    [
+        (True, (1,), 1, True),
+        (True, (2,), 1, False),  # it will fetch all before it counts
+        (False, (1,), 1, False),  # made while this process runs
+        (True, (1,), 0, False),  # made while all its brokers were away
+        (None, (1,), 1, False),
+    ],
+)
+def test_a_replica_had_a_log_if_the_isr_has_a_broker_that_is_fenced_yet(
+    rig: Rig, is_fenced: bool | None, isr: tuple[int, ...], partition_epoch: int, expected: bool
+) -> None:
+    rig.topics.image.partitions[KEY] = PartitionImage(TOPIC_ID, 0, (1, 2), isr, 1, 0, partition_epoch)
+    if is_fenced is not None:
+        rig.topics.image.brokers[1] = BrokerImage(1, 0, uuid.UUID(int=1), None, is_fenced, in_controlled_shutdown=False)
+    assert rig.topics.had_log(KEY, 1) is expected
 
 
 def test_a_replicas_log_is_made_used_and_deleted(rig: Rig) -> None:

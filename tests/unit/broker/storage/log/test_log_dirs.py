@@ -749,3 +749,25 @@ def test_a_crash_before_the_old_place_is_given_up_leaves_the_partition_in_the_ne
         assert log.directory.startswith(rig.paths[target] + "/")
         assert content(log) == expected
         log_dirs.close()
+
+
+def test_a_replica_that_had_a_log_is_not_made_again_beside_a_missing_disk(rig: Rig) -> None:
+    """The metadata names the new directory, and the move was given up: even its copy is gone."""
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    log = log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second)
+    fill(log, 5)
+    log_dirs.move(log, rig.paths[0])
+    log_dirs.move(log, rig.paths[1])
+    log_dirs.close()
+    shutil.move(rig.paths[1], rig.paths[1] + "-away")
+    Path(rig.paths[1]).write_text("no directory")
+    log_dirs = rig.open()
+    with pytest.raises(LogDirectoryFailedError):
+        log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first, is_old=True)
+    log_dirs.close()
+    Path(rig.paths[1]).unlink()
+    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    log_dirs = rig.open()
+    assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first, is_old=True).log_end_offset == log.log_end_offset
+    log_dirs.close()
