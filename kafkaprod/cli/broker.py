@@ -23,6 +23,8 @@ from kafkaprod.cli.main import examples
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import address_text
 
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where clients of this machine reach a socket that listens on all addresses."""
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
@@ -115,6 +117,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     host, port = next(iter(server.bound.values()))
+    client_host, client_port = server.broker.endpoint
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""
     print(
         f"listening on {address_text(host, port)}, data in {', '.join([config.data_dir, *config.log_dirs])}{fate}",
@@ -124,10 +127,16 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
         print(f"  {name}://{address_text(endpoint.host, endpoint.port)}", flush=True)
     print(
         f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Try: kafkaprod topics list "
-        f"-b {address_text(host, port)}",
+        f"-b {address_text(_EVERYWHERE.get(client_host, client_host), client_port)}",
         file=sys.stderr,
         flush=True,
     )
+    if client_host in _EVERYWHERE:
+        print(
+            f"Clients on other machines get {client_host}, which is their own: --advertised-host gives them this one.",
+            file=sys.stderr,
+            flush=True,
+        )
     return 0 if server.run() else 1
 
 

@@ -192,6 +192,29 @@ def test_the_broker_says_how_to_stop_it_and_names_a_used_port(tmp_path: Path) ->
         assert process.wait(BOUND_S) == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "address", "is_warned"),
+    [
+        (("--advertised-host", "localhost"), "localhost:", False),
+        (("--advertised", "PLAINTEXT://broker.example.com:19092"), "broker.example.com:19092", False),
+        (("--advertised-host", "0.0.0.0"), "127.0.0.1:", True),
+        (("--advertised-host", "::"), "[::1]:", True),
+    ],
+)
+def test_the_broker_shows_an_address_that_clients_can_use(
+    arguments: tuple[str, ...], address: str, is_warned: bool
+) -> None:
+    run = [*COMMAND, "broker", "--port", "0", *arguments]
+    with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        assert f" -b {address}" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(BOUND_S) == 0
+        assert ("Clients on other machines" in process.stderr.read()) is is_warned
+
+
 def test_a_broker_without_a_directory_has_one_that_goes_with_it() -> None:
     run = [*COMMAND, "broker", "--port", "0", "--topic", "orders"]
     with subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
