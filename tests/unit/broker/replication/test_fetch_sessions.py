@@ -81,6 +81,19 @@ def test_an_idle_partition_is_neither_named_again_nor_looked_at() -> None:
     assert (pair.logs[moved].end_offset, pair.logs[moved].high_watermark) == (1, 1)
 
 
+def test_each_follower_that_waits_for_a_partition_hears_of_it() -> None:
+    pair = Pair(1)
+    question = FollowerFetch(0, 1, 0, 0, -1, 0, 0)
+    sessions = []
+    for follower in (2, 3, 4):
+        session = pair.sessions.begin(FetchRequest({KEY: question}, follower=follower), 0)
+        assert isinstance(session, FetchSession)
+        assert pair.sessions.collect(session) == {}
+        sessions.append(session)
+    pair.append(KEY)
+    assert [list(pair.sessions.collect(session)) for session in sessions] == [[KEY]] * 3
+
+
 def test_a_watermark_alone_is_news_once() -> None:
     pair = Pair(1)
     grow(pair.leader_logs[KEY], (0, 1))

@@ -255,6 +255,42 @@ def test_late_answers_and_fenced_epochs() -> None:
     assert fetcher.next_request(10_000) is None, "until the metadata brings a higher epoch"
 
 
+def test_an_answer_to_a_lost_request_changes_nothing() -> None:
+    log = empty_log()
+    fetcher = follower_of(log, 0)
+    late = fetcher.next_request(0)
+    assert late is not None
+    assert fetcher.next_request(2000) is None
+    again = fetcher.next_request(2050)
+    assert again is not None
+    answer = FetchAnswer({(TOPIC_ID, 0): FetchOutcome(E.NONE, tuple(filled(empty_log(), 1).batches), 1, 0)})
+    fetcher.on_answer(late, answer, 2060)
+    assert (log.end_offset, fetcher.next_request(2060)) == (0, None), "the other one is in flight"
+    fetcher.on_answer(again, answer, 2070)
+    assert log.end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("watermark", "min_isr", "expected"),
+    [(9, 1, None), (10, 1, E.NONE), (10, 3, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND), (9, 3, None)],
+)
+def test_an_append_is_answered_when_the_isr_has_all_of_it(watermark: int, min_isr: int, expected: E | None) -> None:
+    leader = replica(filled(empty_log(), 10), image(), min_isr)
+    leader.log.high_watermark = watermark
+    assert leader.produce_outcome(0, 10) == expected
+
+
+def test_an_append_of_an_epoch_that_has_ended_is_refused_whatever_the_log_has() -> None:
+    """What stands there now may be another record."""
+    leader = replica(filled(empty_log(), 10), image())
+    leader.apply(image(leader=2, epoch=1, partition_epoch=1), 0)
+    assert leader.produce_outcome(0, 10) == E.NOT_LEADER_OR_FOLLOWER
+    leader.apply(image(epoch=2, partition_epoch=2), 0)
+    leader.log.high_watermark = 10
+    assert leader.produce_outcome(0, 10) == E.NOT_LEADER_OR_FOLLOWER
+    assert leader.produce_outcome(2, 10) == E.NONE
+
+
 def test_a_lost_answer_is_asked_for_again_after_a_rest() -> None:
     fetcher = follower_of(empty_log(), 0)
     assert fetcher.next_request(0) is not None
