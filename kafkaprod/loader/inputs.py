@@ -58,6 +58,7 @@ _COMPRESSION_OF_MAGIC: Final = {
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",  # an empty one
 }
+_LONGEST_MAGIC: Final = max(map(len, _COMPRESSION_OF_MAGIC))
 # What would be read as lines of rubbish.
 _NOT_READ: Final = {
     b"\xff\x06\0\0sNaP": "snappy frames",
@@ -272,9 +273,17 @@ def _compression(name: str, suffixes: list[str], head: bytes) -> str:
             return codec
     if head.startswith(b"BZh") and head[3:4].isdigit() and head[4:6] in _BZ2_BLOCKS:
         return "bz2"
-    if suffixes and suffixes[-1] in _COMPRESSION_OF_SUFFIX:
-        return _COMPRESSION_OF_SUFFIX[suffixes[-1]]
-    if head[1:4] == _SKIPPABLE_FRAME and head[0] >> 4 == 5:
+    begins_to_skip = head[1:4] == _SKIPPABLE_FRAME and head[0] >> 4 == 5
+    named = _COMPRESSION_OF_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if named is not None:
+        is_other = len(head) > _LONGEST_MAGIC and named != "zip" and not begins_to_skip and not head.startswith(b"BZh")
+        if is_other:
+            raise LoadRefusedError(
+                f"{name} has the name of {named} and does not begin as {named} does: if it is not compressed, use "
+                "--compression none"
+            )
+        return named
+    if begins_to_skip:
         raise LoadRefusedError(f"{name} begins with a frame to skip, of zstd or lz4: use --compression zstd or lz4")
     return "none"
 

@@ -19,7 +19,7 @@ import zstandard
 
 from kafkaprod.loader import text
 from kafkaprod.loader.decompression import DecompressedStream
-from kafkaprod.loader.errors import LoadError
+from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.inputs import find_sources
 from kafkaprod.loader.readers import ReadOptions, read_rows
 from kafkaprod.tables.row_plan import RowPlan
@@ -60,6 +60,28 @@ def test_compressed_file_that_is_cut_off_is_refused(
         path.write_bytes(data[:length])
         with pytest.raises(LoadError, match=r"is cut off: it ends at byte [\d,]+, within the|not a whole zip"):
             count(path)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "lz4", "zst", "xz"])
+def test_a_text_with_the_name_of_a_codec_is_no_damage(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.txt.{suffix}"
+    path.write_bytes(LINES)
+    with pytest.raises(LoadRefusedError, match=r"does not begin as [a-z0-9]+ does: .* --compression none"):
+        count(path)
+    (source,) = find_sources([str(path)], "lines", "none")
+    assert sum(block.row_count for block in read_rows(source, ReadOptions(RowPlan("")))) == 2000
+
+
+@pytest.mark.parametrize("frame", [b"\x50\x2a\x4d\x18\x04\0\0\0skip", b""])
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("lz4", lz4.frame.compress), ("zst", zstandard.ZstdCompressor().compress)]
+)
+def test_a_frame_to_skip_begins_a_file_that_the_name_explains(
+    suffix: str, compress: Callable[[bytes], bytes], frame: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.txt.{suffix}"
+    path.write_bytes(frame + compress(LINES))
+    assert count(path) == 2000
 
 
 def test_zip_archive_with_a_wrong_byte_is_refused(tmp_path: Path) -> None:
