@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
@@ -185,6 +186,26 @@ def test_new_topics_are_made_beside_a_failed_directory(cluster: EmbeddedCluster)
             producer.send("later", b"x", partition=partition)
         producer.flush()
     assert sorted(record.partition for record in cluster.records("later")) == [0, 1, 2]
+
+
+def test_a_topic_is_made_again_while_a_disk_of_the_former_one_has_failed(cluster: EmbeddedCluster) -> None:
+    """When the disk is back, the newer topic is the one that is kept."""
+    send(cluster, [b"former"] * 50, 0)
+    in_second(cluster)
+    for broker in cluster.brokers:
+        broker.fail_log_dir(2)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([TOPIC])[TOPIC].result(30)
+    cluster.create_topic(TOPIC, 4)
+    cluster.wait_until_in_sync()
+    for partition in range(4):
+        send(cluster, [b"later"], partition)
+    for broker in cluster.brokers:
+        broker.restart()
+    cluster.wait_until_in_sync()
+    assert [(record.partition, record.value) for record in cluster.records(TOPIC)] == [
+        (partition, b"later") for partition in range(4)
+    ]
 
 
 def test_replicas_move_while_leaders_change(cluster: EmbeddedCluster) -> None:

@@ -215,6 +215,13 @@ class LogDir:
         """
         self._take_out(topic_partition, STRAY_SUFFIX)
 
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Take a partition out of the table; its files stay as they are."""
+        with self._lock:
+            log = self._forget(topic_partition)
+            if log is not None:
+                log.abandon()
+
     def _take_out(self, topic_partition: TopicPartition, suffix: str) -> None:
         with self._lock:
             log = self._forget(topic_partition)

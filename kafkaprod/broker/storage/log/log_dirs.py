@@ -196,11 +196,14 @@ class LogDirs:
             LogDirectoryFailedError: The replica is in a directory that is offline, or may be.
             LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
         """
-        log = self.get(topic_partition)
-        if log is not None:
-            if log.is_offline:
+        present = self._directory_of(topic_partition)
+        log = None if present is None else present.get(topic_partition)
+        if present is not None and log is not None:
+            if not log.is_offline:
+                return log
+            if present.topic_id(topic_partition.topic) == topic_id:
                 raise LogDirectoryFailedError(f"the log directory of {topic_partition} is offline")
-            return log
+            present.forget(topic_partition)  # it was deleted, and goes when the directory is back
         directory = next((each for each in self.online if each.directory_id == directory_id), None)
         if self.offline_paths and (directory is None or is_old or topic_partition in self._left_copies):
             raise LogDirectoryFailedError(f"{topic_partition} may be in a log directory that is offline")
@@ -375,12 +378,24 @@ class LogDirs:
             for topic, topic_id in directory.topic_ids.items():
                 found.setdefault(topic, []).append(topic_id)
         for topic, ids in found.items():
-            right = known[topic] if known.get(topic) in ids else ids[0]
-            for directory in self._directories if len(set(ids)) > 1 else ():
+            if len(set(ids)) == 1:
+                continue
+            right = known[topic] if known.get(topic) in ids else self._newest_id(topic)
+            for directory in self._directories:
                 if directory.topic_id(topic) != right:
                     logger.warning("%r has partitions of another topic %r: set aside", directory.path, topic)
                     for key in [key for key in directory.partitions if key.topic == topic]:
                         directory.set_aside(key)
+
+    def _newest_id(self, topic: str) -> uuid.UUID | None:
+        """Return the id of the topic that was made last: the other one was deleted while its directory was away."""
+        logs = {
+            log: directory.topic_id(topic)
+            for directory in self._directories
+            for key, log in directory.partitions.items()
+            if key.topic == topic
+        }
+        return logs[max(logs, key=lambda log: _made_ns(log.directory))]
 
     def _continue(self, key: TopicPartition, target: LogDir, copies: list[str]) -> None:
         source = self._directory_of(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import shutil
 import tempfile
 import uuid
@@ -459,7 +460,9 @@ def test_partitions_of_an_older_topic_of_the_name_are_set_aside(rig: Rig) -> Non
     log_dirs.create(TopicPartition("orders", 1), TOPIC_ID)
     log_dirs.create(ORDERS, TOPIC_ID)
     assert log_dirs.close()
-    (Path(rig.paths[1]) / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    metadata = Path(rig.paths[1]) / "orders-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    os.utime(metadata, (1, 1))
     again = rig.open()
     assert again.topic_ids == {"orders": TOPIC_ID}
     assert rig.names(1) == ["orders-0-stray"]
@@ -770,4 +773,52 @@ def test_a_replica_that_had_a_log_is_not_made_again_beside_a_missing_disk(rig: R
     shutil.move(rig.paths[1] + "-away", rig.paths[1])
     log_dirs = rig.open()
     assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first, is_old=True).log_end_offset == log.log_end_offset
+    log_dirs.close()
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_topic_made_again_without_a_disk_is_kept_when_the_disk_is_back(rig: Rig, missing: int) -> None:
+    """No metadata is known at the start of a cluster's broker: of two topics of a name the newer one is right."""
+    rig.paths.append(str(rig.path / "c"))
+    log_dirs = rig.open(count=3)
+    other = TopicPartition("orders", 1)
+    for key in (ORDERS, other):
+        fill(log_dirs.create_replica(key, TOPIC_ID, SMALL, log_dirs.online_ids[missing]), 9)
+    log_dirs.close()
+    path = rig.paths[missing]
+    shutil.move(path, path + "-away")
+    Path(path).write_text("no directory")
+    log_dirs = rig.open(count=3)
+    ids, new_id = log_dirs.online_ids, uuid.UUID(int=7)
+    log = log_dirs.create_replica(ORDERS, new_id, SMALL, ids[1])
+    fill(log, 5)
+    end = log.log_end_offset
+    log_dirs.close()
+    Path(path).unlink()
+    shutil.move(path + "-away", path)
+    log_dirs = rig.open(count=3)
+    assert log_dirs.topic_id("orders") == new_id
+    assert {key: log.log_end_offset for key, log in log_dirs.partitions.items()} == {ORDERS: end}
+    assert log_dirs.directory_id_of(ORDERS) == ids[1]
+    log_dirs.close()
+
+
+def test_a_topic_is_made_again_while_the_disk_of_the_former_one_has_failed(rig: Rig) -> None:
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    keys = [ORDERS, TopicPartition("orders", 1)]
+    for key in keys:
+        fill(log_dirs.create_replica(key, TOPIC_ID, SMALL, second), 9)
+    log_dirs.fail(rig.paths[1])
+    new_id = uuid.UUID(int=7)
+    for key in keys:
+        with pytest.raises(LogDirectoryFailedError):
+            log_dirs.create_replica(key, TOPIC_ID, SMALL, first)
+        fill(log_dirs.create_replica(key, new_id, SMALL, first), 5)
+    ends = {key: log.log_end_offset for key, log in log_dirs.partitions.items()}
+    assert set(ends) == set(keys)
+    log_dirs.close()
+    log_dirs = rig.open()
+    assert (log_dirs.topic_id("orders"), [log_dirs.directory_id_of(key) for key in keys]) == (new_id, [first] * 2)
+    assert {key: log.log_end_offset for key, log in log_dirs.partitions.items()} == ends
     log_dirs.close()
