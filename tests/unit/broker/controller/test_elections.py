@@ -40,6 +40,10 @@ def test_clean_elections(
     assert shown(elect(partition(isr, leader), active(*up), leaving=leaving)) == expected
 
 
+def test_a_leader_out_of_the_isr_does_not_stay() -> None:
+    assert shown(elect(partition((2, 3), 1), active(1, 2, 3))) == (None, 2)
+
+
 def test_an_unclean_election_leads_alone_and_recovers() -> None:
     record = elect(partition((1,), 1), active(2, 3), leaving=1, may_be_unclean=True)
     assert record is not None

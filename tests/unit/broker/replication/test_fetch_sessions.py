@@ -294,6 +294,30 @@ class Counted:
         return list(self.looks)
 
 
+def test_a_follower_that_waits_hears_that_its_leaders_disk_has_failed() -> None:
+    node = Node()
+    node.hear(leader=1)
+    session = node.manager.sessions.begin(FetchRequest({KEY: fetch(0)}, follower=2), 0)
+    assert isinstance(session, FetchSession)
+    assert node.manager.sessions.collect(session) != {}, "it learns the high watermark"
+    session.standing[KEY] = fetch(0)._replace(high_watermark=0, log_start_offset=0)
+    assert node.manager.sessions.collect(session) == {}
+    node.manager.fail([KEY])
+    assert [outcome.error for outcome in node.manager.sessions.collect(session).values()] != [E.NONE]
+    assert session.standing == {}
+
+
+def test_a_lost_proposal_is_sent_again() -> None:
+    node = Node()
+    node.hear(leader=1, isr=(1, 2))
+    node.manager.serve(FetchRequest({KEY: fetch(0, follower=3)}, follower=3), 0)
+    request = node.manager.next_isr_request(0)
+    assert request is not None
+    assert node.manager.next_isr_request(1_999) is None, "in flight"
+    assert node.manager.next_isr_request(2_000) is None, "lost: after a rest"
+    assert node.manager.next_isr_request(2_050) == request
+
+
 def test_a_tick_looks_at_no_quiet_partition_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for count in (1, 100, 1000):
         cluster = Counted(count, monkeypatch)

@@ -255,6 +255,24 @@ def test_late_answers_and_fenced_epochs() -> None:
     assert fetcher.next_request(10_000) is None, "until the metadata brings a higher epoch"
 
 
+def test_metadata_that_an_answer_was_faster_than_changes_nothing() -> None:
+    leader = replica(empty_log(), image(partition_epoch=5))
+    assert not leader.apply(image(leader=2, epoch=3, isr=(2, 3), partition_epoch=4), 0)
+    assert (leader.is_leader, leader.leader_epoch, leader.committed_isr) == (True, 0, (1, 2))
+
+
+def test_a_proposal_ends_with_newer_metadata_and_is_made_again() -> None:
+    leader = replica(empty_log(), image())
+    leader.fetch(fetch(0, follower=3), 0)
+    before = leader.proposal
+    assert before is not None
+    leader.apply(image(isr=(1,), partition_epoch=1), 0)
+    assert (leader.proposal, leader.maximal_isr) == (None, {1})
+    leader.fetch(fetch(0, follower=3), 0)
+    assert leader.proposal is not None
+    assert [member.broker_id for member in leader.proposal.members] == [1, 3]
+
+
 def test_an_answer_to_a_lost_request_changes_nothing() -> None:
     log = empty_log()
     fetcher = follower_of(log, 0)
