@@ -232,7 +232,7 @@ def test_commit_that_a_successor_completed_is_not_called_not_committed() -> None
         ours.close(timeout=0)
 
 
-MARKERS_MS = 300  # between the coordinator and the leader
+MARKERS_MS = 1_000  # between the coordinator and the leader
 
 
 def produce_in(transaction: str, opened: InitProducerIdResponse) -> ProduceRequest:
