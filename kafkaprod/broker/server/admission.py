@@ -61,11 +61,11 @@ class Admission:
     def check(self, host: str, now_ms: int, listener: str = "") -> AdmissionDecision:
         """Decide about a connection from `host` to a listener, before there is a session for it."""
         limits, most = self._limits, listener_limit(self._config(), listener, "max.connections")
+        if self._by_host[host] >= limits.max_connections_per_ip:
+            return AdmissionDecision(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
         if self._by_listener[listener] >= most:
             strangers = (session for session in self._strangers if session.listener == listener)
             return self._replacing(strangers, f"listener.name.{listener.lower()}.max.connections={most}", now_ms)
-        if self._by_host[host] >= limits.max_connections_per_ip:
-            return AdmissionDecision(refusal=f"max_connections_per_ip={limits.max_connections_per_ip}")
         if len(self._sessions) < limits.max_connections and not self._has_login:
             return AdmissionDecision()
         if len(self._sessions) < limits.max_connections and 2 * len(self._strangers) < limits.max_connections:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from kafkaprod.broker.config import BrokerConfig, Limits
@@ -40,6 +41,10 @@ def test_a_full_listener_loses_its_own_first_stranger_only() -> None:
         assert admission.check("a", 0, session.listener) == AdmissionDecision()
         admission.add(session)
     assert admission.check("a", 0, "OUTER") == AdmissionDecision(victim=sessions[1])
+    config = replace(config, limits=Limits(max_connections_per_ip=3))
+    assert admission.check("a", 0, "OUTER").refusal == "max_connections_per_ip=3"
+    assert admission.check("b", 0, "OUTER") == AdmissionDecision(victim=sessions[1])
+    config = replace(config, limits=Limits())
     assert admission.check("a", 0, "INNER") == AdmissionDecision()
     for session in sessions[1:]:
         cast(Any, session).is_stranger = False
