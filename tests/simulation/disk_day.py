@@ -84,6 +84,11 @@ class SimulatedDisks:
         return len(self.online_ids) < len(self.ids)
 
 
+def _wholeness(log: SimulatedLog) -> tuple[int, int]:
+    """As `LogDirs` has it."""
+    return log.epochs.latest_epoch, log.end_offset
+
+
 class DiskTopics(SimulatedTopics):
     """The table of topics; opens logs as `LogDirs.create_replica` does."""
 
@@ -153,9 +158,9 @@ class DiskNode(BrokerNode):
     def _reset(self) -> None:
         disks = self.disks
         disks.opened = tuple(each for each in disks.ids if each not in disks.broken)
-        for key, (place, log) in list(disks.hidden.items()):  # the start keeps the one that has more
+        for key, (place, log) in list(disks.hidden.items()):  # the start keeps the one that was followed later
             if place in disks.opened and key in self.logs:
-                if log.end_offset > self.logs[key].end_offset:
+                if _wholeness(log) > _wholeness(self.logs[key]):
                     self.logs[key], disks.places[key] = log, place
                 del disks.hidden[key]
         for log in self.logs.values():

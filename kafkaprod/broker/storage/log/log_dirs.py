@@ -417,10 +417,15 @@ class LogDirs:
                 logger.warning("%r is the copy of a partition that is in no directory: it is left as it is", copy)
 
 
-def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int, int]:
-    """Order the places of a partition; of equal ones the last is where it has just moved to, as it was made last."""
+def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int, int, int]:
+    """Order the places of a partition; of equal ones the last is where it has just moved to, as it was made last.
+
+    A log that has a newer leader's epoch was followed later, whatever another one has at its end: a replica is made
+    again without its disk, and has less than what was never acknowledged on that disk.
+    """
     log = directory.partitions[key]
-    return log.damage is None, log.log_end_offset, log.log_start_offset, _made_ns(log.directory)
+    made_ns = _made_ns(log.directory)
+    return log.damage is None, log.latest_epoch, log.log_end_offset, log.log_start_offset, made_ns
 
 
 def _made_ns(directory: str) -> int:

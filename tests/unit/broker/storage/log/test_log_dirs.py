@@ -822,3 +822,27 @@ def test_a_topic_is_made_again_while_the_disk_of_the_former_one_has_failed(rig: 
     assert (log_dirs.topic_id("orders"), [log_dirs.directory_id_of(key) for key in keys]) == (new_id, [first] * 2)
     assert {key: log.log_end_offset for key, log in log_dirs.partitions.items()} == ends
     log_dirs.close()
+
+
+def test_of_two_logs_of_a_replica_the_one_that_was_followed_later_is_kept(rig: Rig) -> None:
+    """It was taken away and given back while a disk was away: the end of the old one was never acknowledged."""
+    log_dirs = rig.open()
+    first, second = log_dirs.online_ids
+    fill(log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second), 9)
+    log_dirs.close()
+    shutil.move(rig.paths[1], rig.paths[1] + "-away")
+    Path(rig.paths[1]).write_text("no directory")
+    log_dirs = rig.open()
+    log = log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first)
+    fill(log, 2)
+    log.append(make_batch((b"later",)), 3)
+    end = log.log_end_offset
+    log_dirs.close()
+    Path(rig.paths[1]).unlink()
+    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    log_dirs = rig.open()
+    assert log_dirs.directory_id_of(ORDERS) == first
+    assert {key: (log.latest_epoch, log.log_end_offset) for key, log in log_dirs.partitions.items()} == {
+        ORDERS: (3, end)
+    }
+    log_dirs.close()
