@@ -2,9 +2,11 @@
 
 opening            opens the log directories of a broker
 log_dirs           all log directories of a broker: which partition is where, what moves, what is offline
+settling           what the start makes of partitions and topics that are there twice, and of copies
 replica_moves      the moves of partitions between the directories, one after the other
 replica_move       the move of a partition to another directory
 log_dir            one broker's data directory: who owns it, which partitions are in it, what survives a restart
+upkeep             what is done for all logs of a directory: syncs, compaction, the close
 directory_files    the names and the small files of a data directory
 partition_log      the log of one partition: append, commit, truncate, retain
 cleaner            carries a compaction out

@@ -15,8 +15,7 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.directory_lock import lock_directory
@@ -46,6 +45,7 @@ from kafkaprod.broker.storage.log.directory_files import (
 )
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
+from kafkaprod.broker.storage.log.upkeep import close_logs, compact, flush_unsynced
 from kafkaprod.broker.storage.recovery.checkpoints import (
     decode_uuid,
     encode_partition_metadata,
@@ -57,8 +57,6 @@ from kafkaprod.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-
-_CLOSING_THREADS = 16
 
 
 class KnownTopics(NamedTuple):
@@ -217,16 +215,14 @@ class LogDir:
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Take a partition out of the table; its files stay as they are."""
-        with self._lock:
-            log = self._forget(topic_partition)
-            if log is not None:
-                log.abandon()
+        self._take_out(topic_partition, None)
 
-    def _take_out(self, topic_partition: TopicPartition, suffix: str) -> None:
+    def _take_out(self, topic_partition: TopicPartition, suffix: str | None) -> None:
         with self._lock:
             log = self._forget(topic_partition)
             if log is not None:
                 log.abandon()
+            if log is not None and suffix is not None:
                 self._rename(log.directory, renamed(topic_partition, suffix))
 
     def _forget(self, topic_partition: TopicPartition) -> PartitionLog | None:
@@ -312,7 +308,7 @@ class LogDir:
         if policy.name == "never" or now_ms - self._last_flush_ms < (policy.interval_ms or 0):
             return
         self._last_flush_ms = now_ms
-        _flush_unsynced(self.environment.unsynced, self._logs)
+        flush_unsynced(self.environment.unsynced, self._logs)
 
     def apply_retention(self) -> int:
         """Delete old segments of all partitions; return how many. A disk error leaves them for the next call."""
@@ -325,21 +321,8 @@ class LogDir:
         return count
 
     def compact(self, should_stop: Callable[[], bool], left_out: Container[TopicPartition] = ()) -> int:
-        """Compact the logs that are due, but for some; return how many segments were rewritten.
-
-        A failure leaves a log as it was.
-        """
-        count = 0
-        for topic_partition, log in self.partitions.items():
-            if should_stop():
-                break
-            if topic_partition in left_out:
-                continue
-            try:
-                count += log.compact(should_stop)
-            except LogError as error:
-                logger.error("compaction of %r failed: %s", log.topic_partition, error)
-        return count
+        """Compact the logs that are due, but for some; return how many segments were rewritten."""
+        return compact(self.partitions, should_stop, left_out)
 
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks; every minute, and before a clean shutdown.
@@ -371,7 +354,7 @@ class LogDir:
         The clean-shutdown marker is written last, and only if no write of any log ever failed (KAFKA-13773).
         """
         with self._lock:
-            is_clean = all(_close_logs(list(self._logs.values())))
+            is_clean = all(close_logs(list(self._logs.values())))
             try:
                 self._checkpoint(self._logs, {})
                 if is_clean:
@@ -429,23 +412,6 @@ class LogDir:
             topic_id = self._topic_ids.get(key.topic) or saved_ids.get(key.topic) or uuid.uuid4()
             replace_file_durably(self._disk, path, encode_partition_metadata(topic_id))
         self._topic_ids.setdefault(key.topic, topic_id)
-
-
-def _flush_unsynced(unsynced: set[TopicPartition], logs: Mapping[TopicPartition, PartitionLog]) -> None:
-    """Sync the logs of the partitions that were appended to."""
-    for key in list(unsynced):
-        unsynced.discard(key)  # before the look at its end: an append from here on adds it again
-        log = logs.get(key)
-        if log is not None and log.fence_reason is None and log.recovery_point < log.log_end_offset:
-            log.try_flush()
-
-
-def _close_logs(logs: Sequence[PartitionLog]) -> list[bool]:
-    """Close all logs, many at a time: a disk merges syncs that wait together. Return whether each was clean."""
-    if len(logs) <= _CLOSING_THREADS:
-        return [log.close() for log in logs]
-    with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="kafkaprod-broker-close") as pool:
-        return list(pool.map(PartitionLog.close, logs))
 
 
 def open_log_dir(

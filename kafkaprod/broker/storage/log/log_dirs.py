@@ -19,22 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkaprod.broker.storage.errors import LogDirectoryFailedError
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
-from kafkaprod.broker.storage.log.directory_files import (
-    DELETE_SUFFIX,
-    MAX_NAME_BYTES,
-    BrokerIdentity,
-    find_futures,
-    future_name,
-    read_present_file,
-    renamed,
-)
+from kafkaprod.broker.storage.log.directory_files import MAX_NAME_BYTES, BrokerIdentity, future_name
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.replica_move import ReplicaMove
 from kafkaprod.broker.storage.log.replica_moves import ReplicaMoves
-from kafkaprod.broker.storage.recovery.checkpoints import parse_partition_metadata
-from kafkaprod.errors import CorruptDataError
+from kafkaprod.broker.storage.log.settling import settle
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 
@@ -360,86 +350,8 @@ class LogDirs:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, a directory could not be renamed.
         """
-        self._settle_ids(ids)
-        for key in {key for directory in self._directories[1:] for key in directory.partitions}:
-            places = [directory for directory in self._directories if directory.get(key) is not None]
-            best = self.first if key in reserved else max(places, key=lambda each: _wholeness(each, key))
-            for directory in places:
-                if directory is not best:
-                    logger.warning("%r has %s, too: the one in %r is set aside", best.path, key, directory.path)
-                    directory.set_aside(key)
-        for directory in self._directories if len(self.paths) > 1 else ():
-            for key, copies in find_futures(directory.path).items():
-                self._continue(key, directory, copies)
-
-    def _settle_ids(self, known: Mapping[str, uuid.UUID]) -> None:
-        found: dict[str, list[uuid.UUID]] = {}
-        for directory in self._directories:
-            for topic, topic_id in directory.topic_ids.items():
-                found.setdefault(topic, []).append(topic_id)
-        for topic, ids in found.items():
-            if len(set(ids)) == 1:
-                continue
-            right = known[topic] if known.get(topic) in ids else self._newest_id(topic)
-            for directory in self._directories:
-                if directory.topic_id(topic) != right:
-                    logger.warning("%r has partitions of another topic %r: set aside", directory.path, topic)
-                    for key in [key for key in directory.partitions if key.topic == topic]:
-                        directory.set_aside(key)
-
-    def _newest_id(self, topic: str) -> uuid.UUID | None:
-        """Return the id of the topic that was made last: the other one was deleted while its directory was away."""
-        logs = {
-            log: directory.topic_id(topic)
-            for directory in self._directories
-            for key, log in directory.partitions.items()
-            if key.topic == topic
-        }
-        return logs[max(logs, key=lambda log: _made_ns(log.directory))]
-
-    def _continue(self, key: TopicPartition, target: LogDir, copies: list[str]) -> None:
-        source = self._directory_of(key)
-        log = None if source is None else source.get(key)
-        for copy in copies:
-            is_known = source is not None and _topic_id_of(copy) == source.topic_id(key.topic)
-            if (
-                is_known
-                and source is not target
-                and source is not None
-                and log is not None
-                and self._moves.get(key) is None
-            ):
-                self._moves.begin(ReplicaMove(log, source, target, copy))
-            elif source is not None:
-                target.environment.disk.rename(copy, os.path.join(target.path, renamed(key, DELETE_SUFFIX)))
-            else:
-                self._left_copies.add(key)
-                logger.warning("%r is the copy of a partition that is in no directory: it is left as it is", copy)
-
-
-def _wholeness(directory: LogDir, key: TopicPartition) -> tuple[bool, int, int, int, int]:
-    """Order the places of a partition; of equal ones the last is where it has just moved to, as it was made last.
-
-    A log that has a newer leader's epoch was followed later, whatever another one has at its end: a replica is made
-    again without its disk, and has less than what was never acknowledged on that disk.
-    """
-    log = directory.partitions[key]
-    made_ns = _made_ns(log.directory)
-    return log.damage is None, log.latest_epoch, log.log_end_offset, log.log_start_offset, made_ns
-
-
-def _made_ns(directory: str) -> int:
-    try:
-        return os.stat(os.path.join(directory, PARTITION_METADATA)).st_mtime_ns  # nothing writes it again
-    except OSError:
-        return 0
-
-
-def _topic_id_of(directory: str) -> uuid.UUID | None:
-    try:
-        return parse_partition_metadata(read_present_file(os.path.join(directory, PARTITION_METADATA)))
-    except CorruptDataError:
-        return None
+        moves = self._moves if len(self.paths) > 1 else None
+        self._left_copies = settle(self._directories, moves, ids, reserved)
 
 
 def _has_room(path: str, size_bytes: int) -> bool:
