@@ -71,4 +71,113 @@ SILENT = [
 """,
         ("tests/unit/_core/machine/test_waking.py",),
     ),
+    Mutant(
+        "acks=all is answered one record early",
+        "broker/replication/partition.py",
+        "if self.log.high_watermark < end_offset:",
+        "if self.log.high_watermark < end_offset - 1:",
+        ("tests/unit/broker/replication/test_partition.py",),
+    ),
+    Mutant(
+        "an append of an older epoch is acknowledged",
+        "broker/replication/partition.py",
+        "if not self.is_leader or self._leader_epoch != leader_epoch:",
+        "if not self.is_leader:",
+        ("tests/unit/broker/replication/test_partition.py",),
+    ),
+    Mutant(
+        "any answer clears the request in flight",
+        "broker/replication/fetcher.py",
+        """        if request is not self._in_flight:
+            return
+        self._in_flight = None
+        if answer.error""",
+        "        self._in_flight = None\n        if answer.error",
+        ("tests/unit/broker/replication/test_partition.py",),
+    ),
+    Mutant(
+        "older metadata is applied",
+        "broker/replication/partition.py",
+        "        if image.partition_epoch < self._partition_epoch:\n            return False",
+        "        if image.partition_epoch < -1:\n            return False",
+        ("tests/unit/broker/replication/test_partition.py",),
+    ),
+    Mutant(
+        "a leader keeps its proposal over new metadata",
+        "broker/replication/partition.py",
+        "        self.committed_isr = image.isr\n        self.proposal = None\n",
+        "        self.committed_isr = image.isr\n",
+        ("tests/unit/broker/replication/test_partition.py",),
+    ),
+    Mutant(
+        "a moved partition wakes one follower only",
+        "broker/replication/fetch_sessions.py",
+        "                if key in session.standing:\n                    session.moved[key] = None\n",
+        """                if key in session.standing:
+                    session.moved[key] = None
+                    break
+""",
+        ("tests/unit/broker/replication/test_fetch_sessions.py",),
+    ),
+    Mutant(
+        "a lost proposal is not sent again",
+        "broker/replication/isr_requests.py",
+        '''        """The request or its answer was lost: the proposals stay, and are sent again."""
+        self._in_flight = None
+''',
+        '''        """The request or its answer was lost: the proposals stay, and are sent again."""
+        self._in_flight = None
+        self._proposing.clear()
+''',
+        ("tests/unit/broker/replication/test_fetch_sessions.py",),
+    ),
+    Mutant(
+        "failed replicas are not noticed by followers",
+        "broker/replication/replica_manager.py",
+        "                self.offline.add(key)\n                self.sessions.note_moved((key,))",
+        "                self.offline.add(key)",
+        ("tests/unit/broker/replication/test_fetch_sessions.py",),
+    ),
+    Mutant(
+        "a leader out of the ISR stays",
+        "broker/controller/elections.py",
+        "if partition.leader in isr and can_lead(partition.leader):",
+        "if can_lead(partition.leader):",
+        ("tests/unit/broker/controller/test_elections.py",),
+    ),
+    Mutant(
+        "a replica that the ISR counts on is made again",
+        "broker/storage/log/log_dirs.py",
+        "(directory is None or is_old or topic_partition in self._left_copies)",
+        "(directory is None or topic_partition in self._left_copies)",
+        ("tests/unit/broker/storage/log/test_log_dirs.py",),
+    ),
+    Mutant(
+        "any fenced broker's replica had a log",
+        "broker/cluster/replicated_topics.py",
+        "return is_fenced and broker_id in partition.isr and partition.partition_epoch > 0",
+        "return is_fenced and broker_id in partition.isr",
+        ("tests/unit/broker/cluster/test_replicated_topics.py",),
+    ),
+    Mutant(
+        "of two topics the one in the first directory is kept",
+        "broker/storage/log/settling.py",
+        "return logs[max(logs, key=lambda log: _made_ns(log.directory))]",
+        "return next(iter(logs.values()))",
+        ("tests/unit/broker/storage/log/test_log_dirs.py",),
+    ),
+    Mutant(
+        "of two logs the longer one is kept",
+        "broker/storage/log/settling.py",
+        "return log.damage is None, log.latest_epoch, log.log_end_offset,",
+        "return log.damage is None, 0, log.log_end_offset,",
+        ("tests/unit/broker/storage/log/test_log_dirs.py",),
+    ),
+    Mutant(
+        "a newcomer's address does not count where its listener is full",
+        "broker/server/admission.py",
+        "        if self._by_host[host] >= limits.max_connections_per_ip:",
+        "        if self._by_host[host] >= limits.max_connections_per_ip and self._by_listener[listener] < most:",
+        ("tests/unit/broker/server/test_admission.py",),
+    ),
 ]
