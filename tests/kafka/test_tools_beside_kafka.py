@@ -13,12 +13,18 @@ import pytest
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker, EmbeddedCluster
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaprod.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 from tests.kafka.broker_properties import SASL_USERS
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.runtime import FAST_START, java
 from tests.support.broker.announced import versions_of_page
 from tests.support.broker.fixtures_broker import wait_until
+from tests.support.net.logins import log_in_by_scram
 from tests.support.net.raw_client import RawClient
 
 pytestmark = pytest.mark.external
@@ -137,6 +143,20 @@ def test_levels_of_features(tools: JavaTools, broker: EmbeddedBroker, kafka: Kaf
     assert any(re.search(r"transaction\.version.*FinalizedVersionLevel: 1", line) for line in described)
 
 
+def token_ids(address: str) -> set[str]:
+    """Return the tokens that a broker shows to its first user."""
+    with RawClient(address) as client:
+        assert log_in_by_scram(client, *next(iter(SASL_USERS.items()))) == ErrorCode.NONE
+        request = DescribeDelegationTokenRequest(owners=None)
+        return {token.token_id for token in client.call(request, DescribeDelegationTokenResponse, 3).tokens}
+
+
+def await_tokens(servers: str, expected: set[str]) -> None:
+    """Wait until each node knows what one has answered: the tools ask any."""
+    addresses = servers.split(",")
+    wait_until(lambda: all(token_ids(address) == expected for address in addresses), "all nodes to know the tokens")
+
+
 def test_delegation_tokens(tools: JavaTools, broker: EmbeddedBroker, kafka: KafkaCluster, tmp_path: Path) -> None:
     def printed(servers: str) -> list[list[str]]:
         lines: list[list[str]] = []
@@ -155,14 +175,16 @@ def test_delegation_tokens(tools: JavaTools, broker: EmbeddedBroker, kafka: Kafk
         found = re.search(r"(?m)^(\S{22})\s+(\S{88})\s", made)
         assert found is not None, made
         token_id, secret = found.groups()
+        await_tokens(servers, {token_id})
         call(*alice, "--describe")
         call(*bob, "--describe", "--owner-principal", "User:alice")
         call(*bob, "--renew", "--renew-time-period", "-1", "--hmac", secret)
         call(*bob, "--renew", "--renew-time-period", "-1", "--hmac", "eA==")
         call(token_id, secret, "--describe", by_token=True)
         call(token_id, secret, "--create", "--max-life-time-period", "-1", by_token=True)
-        call(*alice, "--create", "--max-life-time-period", "60000", "--owner-principal", "User:bob")
+        of_bob = call(*alice, "--create", "--max-life-time-period", "60000", "--owner-principal", "User:bob")
         call(*alice, "--expire", "--expiry-time-period", "-1", "--hmac", secret)
+        await_tokens(servers, set(re.findall(r"(?m)^(\S{22})\s+\S{88}\s", of_bob)))
         call(*alice, "--describe")
         return lines
 
