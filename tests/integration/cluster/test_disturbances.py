@@ -105,17 +105,20 @@ def test_a_with_block_mends_only_its_own(
     assert rules(cluster)["delays_ms"] == {}
 
 
-def test_a_slow_link_takes_its_time(cluster: EmbeddedCluster) -> None:
-    leader = cluster.leader("orders", 0)
-    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=1 << 20)
-    with ExitStack() as disturbances:
+def test_a_slow_link_takes_its_time() -> None:
+    with (
+        EmbeddedCluster(topics={"orders": 1}, replica_lag_ms=60_000) as cluster,  # else slow followers leave the ISR
+        Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=1 << 20) as producer,
+        ExitStack() as disturbances,
+    ):
+        leader = cluster.leader("orders", 0)
         for follower in cluster.followers("orders", 0):
             disturbances.enter_context(cluster.slow(leader.id, follower.id, bytes_per_s=200_000))
         waited = Stopwatch()
         producer.send("orders", bytes(100_000), partition=0).result(20)
         assert waited.ms >= 400  # acks=all: the followers have fetched it
-    producer.close()
-    assert rules(cluster)["bytes_per_s"] == {}
+        disturbances.close()
+        assert rules(cluster)["bytes_per_s"] == {}
 
 
 def test_a_paused_broker_gets_what_was_healed_meanwhile(cluster: EmbeddedCluster) -> None:
