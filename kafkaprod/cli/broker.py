@@ -133,7 +133,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     )
     if client_host in _EVERYWHERE:
         print(
-            f"Clients on other machines get {client_host}, which is their own: --advertised-host gives them this one.",
+            f"Clients on other machines get {client_host} and would connect to themselves: set --advertised-host.",
             file=sys.stderr,
             flush=True,
         )

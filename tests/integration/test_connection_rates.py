@@ -9,25 +9,14 @@ import pytest
 
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
-from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.quotas import quotas_at, set_quota
 from tests.support.clock import Stopwatch
-from tests.support.net.raw_client import RawClient
+from tests.support.net.raw_client import is_served
 
 LOOPBACK = "127.0.0.1"
 WINDOW_S = 10
 MOST_TRIED = 100
-
-
-def is_served(address: str, stack: ExitStack) -> bool:
-    """Whether a new connection, which stays open, is answered and not closed."""
-    client = stack.enter_context(RawClient(address))
-    try:
-        client.call(MetadataRequest(topics=[]), MetadataResponse, 9)
-    except ConnectionError:
-        return False
-    return True
 
 
 @pytest.fixture(params=["alone", "cluster"])

@@ -22,10 +22,9 @@ from kafkaprod.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.clock import Stopwatch
-from tests.support.net.raw_client import RawClient
+from tests.support.net.raw_client import RawClient, is_served
 
 LISTENERS = "PLAINTEXT://:0,OUTER:PLAINTEXT://:0"
 MOST = "listener.name.outer.max.connections"
@@ -68,16 +67,6 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Limited]:
         with EmbeddedCluster(brokers=2, listeners=LISTENERS, options={MOST: 2}) as cluster:
             listeners = cluster.broker(2).listeners
             yield Limited("2", listeners["PLAINTEXT"], listeners["OUTER"])
-
-
-def is_served(address: str, stack: ExitStack) -> bool:
-    """Whether a new connection gets an answer; it stays open until the stack ends."""
-    client = stack.enter_context(RawClient(address))
-    try:
-        client.call(MetadataRequest(topics=[]), MetadataResponse, 9)
-    except ConnectionError:
-        return False
-    return True
 
 
 def count_served(address: str, count: int, stack: ExitStack) -> int:

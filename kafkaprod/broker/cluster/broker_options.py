@@ -161,7 +161,9 @@ _LISTENER_OPTION: Final = re.compile(rf"listener\.name\.[a-z][a-z0-9_]*\.({'|'.j
 def option_of(name: str) -> BrokerOption | None:
     """Return what an option is, None if there is no such one; some may be of one listener, `listener.name.NAME.`."""
     of_listener = _LISTENER_OPTION.fullmatch(name)
-    return OPTIONS.get(name) if of_listener is None else _OF_LISTENERS[of_listener[1]]
+    if of_listener is None:
+        return OPTIONS.get(name)
+    return _OF_LISTENERS[of_listener[1]]
 
 
 def listener_limit(config: BrokerConfig, listener: str, name: str) -> int:
@@ -171,10 +173,11 @@ def listener_limit(config: BrokerConfig, listener: str, name: str) -> int:
 
 def check_option(name: str, text: str) -> None:
     """Raise ConfigError unless the broker has the option and may have it with this value."""
-    _known(name).option.check(name, text)
+    known_option(name).option.check(name, text)
 
 
-def _known(name: str) -> BrokerOption:
+def known_option(name: str) -> BrokerOption:
+    """Return what an option is. Raises ConfigError: there is no such one."""
     known = option_of(name)
     if known is None:
         raise ConfigError(f"Unknown broker config name: {name}")
@@ -200,8 +203,8 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
     if node_id is not None and broker_id is not None and int(node_id) != int(broker_id):
         raise ConfigError(f"node.id={node_id} and broker.id={broker_id} must be the same: they are two names of one id")
     # log.retention.ms counts more than log.retention.hours, as in Kafka.
-    for name, text in sorted(options.items(), key=lambda item: -_known(item[0]).unit_ms):
-        known = _known(name)
+    for name, text in sorted(options.items(), key=lambda item: -known_option(item[0]).unit_ms):
+        known = known_option(name)
         if known.place is None:
             continue
         section, field = known.place
@@ -210,7 +213,7 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
             value, field = _replaced(getattr(config, section), field, value), section
         config = replace(config, **{field: value})
     # What the configuration keeps elsewhere and must not be shown is not kept here.
-    kept = {name: text for name, text in options.items() if _known(name).option.kind != TYPE_PASSWORD}
+    kept = {name: text for name, text in options.items() if known_option(name).option.kind != TYPE_PASSWORD}
     return replace(config, options={**config.options, **kept})
 
 

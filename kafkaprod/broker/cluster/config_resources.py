@@ -204,8 +204,8 @@ def _replace_broker_values(broker: Broker, name: str, values: Mapping[str, str],
     saved = broker.settings.get(BROKER_OPTIONS)
     for option_name, value in values.items():
         broker_options.check_option(option_name, value)
-        known = broker_options.option_of(option_name)
-        if known is not None and not known.is_dynamic and saved.get(name, {}).get(option_name) != value:
+        is_dynamic = broker_options.known_option(option_name).is_dynamic
+        if not is_dynamic and saved.get(name, {}).get(option_name) != value:
             raise RequestRefusedError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {option_name}."
             )
@@ -267,7 +267,7 @@ def _describe_broker(broker: Broker, name: str) -> list[Entry]:
                 option_name,
                 value,
                 DYNAMIC_DEFAULT_SOURCE,
-                TYPE_STRING if (known := broker_options.option_of(option_name)) is None else known.option.kind,
+                broker_options.known_option(option_name).option.kind,
                 False,
                 [(option_name, value, DYNAMIC_DEFAULT_SOURCE)],
             )

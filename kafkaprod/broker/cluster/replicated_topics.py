@@ -94,7 +94,8 @@ class ReplicatedTopics(TopicTable):
     def had_log(self, key: PartitionKey, broker_id: int) -> bool:
         """Whether a replica of this broker certainly had a log before this process.
 
-        No ISR takes a fenced broker in, but that of a partition made while all its brokers were away.
+        A fenced broker is in an ISR only if it was there before it was fenced, or if the partition was made while all
+        its brokers were away and has not changed since.
         """
         broker, partition = self.image.brokers.get(broker_id), self.image.partitions[key]
         is_fenced = broker is not None and broker.is_fenced

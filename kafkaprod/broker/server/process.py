@@ -76,7 +76,7 @@ def give_back_large_blocks() -> None:
 def keep_collections_short() -> None:
     """Collect cycles more seldom, and leave what is alive after a long collection out of the next ones.
 
-    Python collects after 700 new objects: a fifth of the time in which many topics are made.
+    Python collects after 700 new objects, which takes a sixth of the time in which many topics are made.
     Ten thousand partitions are half a million objects: each full collection would hold every client up for a quarter of
     a second. What is left out is still freed when the last reference to it goes.
     """

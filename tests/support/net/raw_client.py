@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeVar
 
 from kafkaprod.protocol.frames import encode_request, split_response
 from kafkaprod.protocol.messages import RESPONSES
+from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaprod.protocol.schema import Request, Response
 
 ResponseT = TypeVar("ResponseT", bound=Response)
@@ -75,6 +77,16 @@ class RawClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def is_served(address: str, stack: ExitStack) -> bool:
+    """Whether a new connection gets an answer; it stays open until the stack ends."""
+    client = stack.enter_context(RawClient(address))
+    try:
+        client.call(MetadataRequest(topics=[]), MetadataResponse, 9)
+    except ConnectionError:
+        return False
+    return True
 
 
 def response_class_of(request: Request) -> type[Response]:

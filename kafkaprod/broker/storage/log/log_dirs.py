@@ -186,14 +186,10 @@ class LogDirs:
             LogDirectoryFailedError: The replica is in a directory that is offline, or may be.
             LogError: KAFKA_STORAGE_ERROR, the directory could not be made.
         """
-        present = self._directory_of(topic_partition)
-        log = None if present is None else present.get(topic_partition)
-        if present is not None and log is not None:
-            if not log.is_offline:
-                return log
-            if present.topic_id(topic_partition.topic) == topic_id:
-                raise LogDirectoryFailedError(f"the log directory of {topic_partition} is offline")
-            present.forget(topic_partition)  # it was deleted, and goes when the directory is back
+        log = self.get(topic_partition)
+        if log is not None and not log.is_offline:
+            return log
+        self._forget_former(topic_partition, topic_id)
         directory = next((each for each in self.online if each.directory_id == directory_id), None)
         if self.offline_paths and (directory is None or is_old or topic_partition in self._left_copies):
             raise LogDirectoryFailedError(f"{topic_partition} may be in a log directory that is offline")
@@ -328,6 +324,19 @@ class LogDirs:
 
     def _directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
         return next((each for each in self._directories if each.get(topic_partition) is not None), None)
+
+    def _forget_former(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> None:
+        """Take an offline log of a deleted topic of the name out of the table; it goes when its directory is back.
+
+        Raises:
+            LogDirectoryFailedError: It is of this topic.
+        """
+        directory = self._directory_of(topic_partition)
+        if directory is None:
+            return
+        if directory.topic_id(topic_partition.topic) == topic_id:
+            raise LogDirectoryFailedError(f"the log directory of {topic_partition} is offline")
+        directory.forget(topic_partition)
 
     def _choose(self, topic_partition: TopicPartition) -> LogDir:
         wish = self._wishes.get(topic_partition)

@@ -48,7 +48,7 @@ from kafkaprod.broker.server.process import keep_collections_short
 keep_collections_short()
 partitions = [[{}] for _ in range(1_000_000)]
 gc.collect()
-print(gc.get_freeze_count())
+print(gc.get_freeze_count(), gc.get_threshold()[0])
 """
 
 ROOM_FOR_DESCRIPTORS = """
@@ -111,7 +111,9 @@ def test_memory_of_one_request_is_kept_for_the_next() -> None:
 
 def test_what_a_long_collection_left_is_not_looked_at_again() -> None:
     command = [sys.executable, "-c", COLLECT_MANY]
-    left_out = int(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60).stdout)
+    printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, timeout=60).stdout
+    left_out, young = map(int, printed.split())
+    assert young == 10_000
     assert left_out > 500_000, "the last collection is short if an earlier one left most of the million lists out"
 
 

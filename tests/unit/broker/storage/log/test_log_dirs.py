@@ -73,6 +73,16 @@ class Rig:
     def open(self, disk: Disk | None = None, *, count: int = 2) -> LogDirs:
         return open_log_dirs(self.paths[:count], make_environment(disk), defaults=SMALL)
 
+    def take_away(self, number: int) -> None:
+        """Leave something in a directory's place that is none."""
+        shutil.move(self.paths[number], self.paths[number] + "-away")
+        Path(self.paths[number]).write_text("no directory")
+
+    def bring_back(self, number: int) -> None:
+        """Undo `take_away`."""
+        Path(self.paths[number]).unlink()
+        shutil.move(self.paths[number] + "-away", self.paths[number])
+
     def names(self, number: int) -> list[str]:
         """The partition directories in one of them, without their random parts."""
         found = Path(self.paths[number]).glob("orders-0*")
@@ -700,8 +710,7 @@ def test_a_replica_that_may_be_on_a_missing_disk_is_not_made_again(rig: Rig) -> 
     other = TopicPartition("orders", 1)
     log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second)
     log_dirs.close()
-    shutil.move(rig.paths[1], rig.paths[1] + "-away")
-    Path(rig.paths[1]).write_text("no directory")
+    rig.take_away(1)
     log_dirs = rig.open()
     for directory in (second, uuid.UUID(int=1)):
         with pytest.raises(LogDirectoryFailedError):
@@ -720,14 +729,12 @@ def test_a_replica_whose_copy_alone_is_there_is_not_made_again(rig: Rig) -> None
     log_dirs.move(log, rig.paths[0])
     log_dirs.step(10_000)
     log_dirs.close()
-    shutil.move(rig.paths[1], rig.paths[1] + "-away")
-    Path(rig.paths[1]).write_text("no directory")
+    rig.take_away(1)
     log_dirs = rig.open()
     with pytest.raises(LogDirectoryFailedError):
         log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first)
     log_dirs.close()
-    Path(rig.paths[1]).unlink()
-    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    rig.bring_back(1)
     log_dirs = rig.open()
     assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first).log_end_offset == 10
     log_dirs.close()
@@ -763,14 +770,12 @@ def test_a_replica_that_had_a_log_is_not_made_again_beside_a_missing_disk(rig: R
     log_dirs.move(log, rig.paths[0])
     log_dirs.move(log, rig.paths[1])
     log_dirs.close()
-    shutil.move(rig.paths[1], rig.paths[1] + "-away")
-    Path(rig.paths[1]).write_text("no directory")
+    rig.take_away(1)
     log_dirs = rig.open()
     with pytest.raises(LogDirectoryFailedError):
         log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first, is_old=True)
     log_dirs.close()
-    Path(rig.paths[1]).unlink()
-    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    rig.bring_back(1)
     log_dirs = rig.open()
     assert log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first, is_old=True).log_end_offset == log.log_end_offset
     log_dirs.close()
@@ -785,17 +790,14 @@ def test_a_topic_made_again_without_a_disk_is_kept_when_the_disk_is_back(rig: Ri
     for key in (ORDERS, other):
         fill(log_dirs.create_replica(key, TOPIC_ID, SMALL, log_dirs.online_ids[missing]), 9)
     log_dirs.close()
-    path = rig.paths[missing]
-    shutil.move(path, path + "-away")
-    Path(path).write_text("no directory")
+    rig.take_away(missing)
     log_dirs = rig.open(count=3)
     ids, new_id = log_dirs.online_ids, uuid.UUID(int=7)
     log = log_dirs.create_replica(ORDERS, new_id, SMALL, ids[1])
     fill(log, 5)
     end = log.log_end_offset
     log_dirs.close()
-    Path(path).unlink()
-    shutil.move(path + "-away", path)
+    rig.bring_back(missing)
     log_dirs = rig.open(count=3)
     assert log_dirs.topic_id("orders") == new_id
     assert {key: log.log_end_offset for key, log in log_dirs.partitions.items()} == {ORDERS: end}
@@ -830,16 +832,14 @@ def test_of_two_logs_of_a_replica_the_one_that_was_followed_later_is_kept(rig: R
     first, second = log_dirs.online_ids
     fill(log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, second), 9)
     log_dirs.close()
-    shutil.move(rig.paths[1], rig.paths[1] + "-away")
-    Path(rig.paths[1]).write_text("no directory")
+    rig.take_away(1)
     log_dirs = rig.open()
     log = log_dirs.create_replica(ORDERS, TOPIC_ID, SMALL, first)
     fill(log, 2)
     log.append(make_batch((b"later",)), 3)
     end = log.log_end_offset
     log_dirs.close()
-    Path(rig.paths[1]).unlink()
-    shutil.move(rig.paths[1] + "-away", rig.paths[1])
+    rig.bring_back(1)
     log_dirs = rig.open()
     assert log_dirs.directory_id_of(ORDERS) == first
     assert {key: (log.latest_epoch, log.log_end_offset) for key, log in log_dirs.partitions.items()} == {
