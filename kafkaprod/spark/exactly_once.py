@@ -1,7 +1,8 @@
 """A task whose rows and write mark stand or fall together: `delivery=transactional`.
 
 1. Look for the mark without fencing any attempt. If the micro-batch is written, return.
-2. init_transactions: fences every earlier attempt at this partition, and ends what it left open.
+2. init_transactions: fences every earlier attempt at this partition, and ends what it left open. If Spark has shut
+   the input by then, the rows are read to their end first: an attempt that has failed fences no later one.
 3. Look again. What is seen now holds: no earlier attempt can commit any more.
 4. One transaction: the rows, the mark, the commit; the last two only when Spark has ended the rows (`input_end.py`).
 5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the mark.
@@ -29,7 +30,7 @@ from kafkaprod.engine.engine import Engine
 from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, KafkaError
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.spark.input_end import InputCutError
+from kafkaprod.spark.input_end import InputCutError, WorkerInput, read_if_shut
 from kafkaprod.spark.options import TransactionOptions
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import transactional_options
@@ -89,7 +90,11 @@ def no_write_id() -> str:
 
 
 def write_exactly_once(
-    plan: WritePlan, options: TransactionOptions, batches: Iterator[pa.RecordBatch], report: WriteReport
+    plan: WritePlan,
+    options: TransactionOptions,
+    batches: Iterator[pa.RecordBatch],
+    source: WorkerInput | None,
+    report: WriteReport,
 ) -> None:
     """Write a task's rows, unless an attempt has done so; see the module.
 
@@ -97,6 +102,7 @@ def write_exactly_once(
         plan: The plan of the write.
         options: Its transactions.
         batches: The rows.
+        source: Where they come from; None: unknown.
         report: Filled in.
 
     Raises:
@@ -110,7 +116,7 @@ def write_exactly_once(
         raise ConfigError("delivery=transactional runs in Spark's tasks alone")
     place = TaskPlace.of_task(plan, context)
     report.query, report.batch = place.query, place.batch
-    _Attempt(plan, options, place, report).run(batches)
+    _Attempt(plan, options, place, report).run(batches, source)
 
 
 @contextlib.contextmanager
@@ -138,13 +144,14 @@ class _Attempt:
         self._mark_place = MarkPlace.of(options, place.query, place.partition)
         self._config = transactional_options(plan.options, self._mark_place.name)
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def run(self, batches: Iterator[pa.RecordBatch], source: WorkerInput | None) -> None:
         with ClusterClient(ProducerConfig.from_options(self._config)) as client:
             mark = self._glance(client)
             if self._is_done(mark):
                 self._skip(mark, batches)
                 return
             with _task_producer(self._config) as producer:
+                batches = read_if_shut(batches, source)
                 producer.init_transactions()
                 mark = read_mark(client, self._mark_place, SETTLED_MS)
                 if self._is_done(mark):
@@ -196,7 +203,8 @@ class _Attempt:
 
     def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> WriteMark | None:
         """Return the mark that another attempt, or our own commit, has written in spite of an error."""
-        if error.category in (None, "abortable") and getattr(error, "outcome", "not committed") == "not committed":
+        is_abortable = error.category in (None, "abortable") and error.outcome in (None, "not committed")
+        if is_abortable and not _may_be_fenced(error):
             try:
                 producer.abort_transaction()
             except KafkaError as refusal:
@@ -249,6 +257,18 @@ class _Attempt:
         report.offsets = {}
         report.already_written = 1
         logger.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
+
+
+def _may_be_fenced(error: BaseException | None) -> bool:
+    """Whether a log has a later epoch, because a newer producer takes over, or the transaction was open for too long.
+
+    An abort proves nothing then: the coordinator takes it for a repetition of its own abort (KIP-890), and agrees.
+    """
+    while error is not None:
+        if getattr(error, "code", None) == ErrorCode.INVALID_PRODUCER_EPOCH:
+            return True
+        error = error.__cause__
+    return False
 
 
 def check_marks(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:

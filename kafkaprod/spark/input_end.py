@@ -12,6 +12,7 @@ So it is looked at here, and left there. Source: pyspark.worker.main, BasePython
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
@@ -33,6 +34,9 @@ class WorkerInput(Protocol):
 
     def peek(self, size: int, /) -> bytes:
         """Return bytes that the next reads will return, at least one but at the end of the stream."""
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket. Raises OSError or ValueError if there is none."""
 
 
 def worker_input() -> WorkerInput | None:
@@ -72,6 +76,35 @@ def whole(
         yield batch
     if source is not None:
         _check_end(source, task, rows)
+
+
+def read_if_shut(batches: Iterator[pa.RecordBatch], source: WorkerInput | None) -> Iterator[pa.RecordBatch]:
+    """Return the batches; if Spark sends no more, read them all first, so that cut rows end the attempt.
+
+    A worker on a busy machine may look at its first batch when the attempt has failed, and the next one has begun. If
+    it fenced that one, the task would fail once more. What is read here is in the system's buffers already.
+
+    Args:
+        batches: From `whole`.
+        source: Where they come from; None: unknown.
+
+    Raises:
+        InputCutError: They were cut off.
+    """
+    return iter(list(batches)) if _is_shut(source) else batches
+
+
+def _is_shut(source: WorkerInput | None) -> bool:
+    """Whether the other end will send nothing more, though not all may be read; False where that cannot be seen."""
+    event = getattr(select, "POLLRDHUP", None)  # Linux
+    if source is None or event is None:
+        return False
+    poller = select.poll()
+    try:
+        poller.register(source.fileno(), event)
+    except (OSError, ValueError):
+        return False
+    return bool(poller.poll(0))
 
 
 def _check_end(source: WorkerInput, task: int, rows: int) -> None:

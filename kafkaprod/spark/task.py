@@ -36,13 +36,14 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
     if context is not None:
         report.partition, report.attempt = context.partitionId(), context.attemptNumber()
     transactions = plan.options.transactions
-    batches = whole(batches, worker_input(), report.partition, is_proof_needed=transactions is not None)
+    source = worker_input()
+    batches = whole(batches, source, report.partition, is_proof_needed=transactions is not None)
     first = next(batches, None)
     if first is None:  # an empty partition needs no connection
         return report
     batches = itertools.chain((first,), batches)
     if transactions is not None:
-        write_exactly_once(plan, transactions, batches, report)
+        write_exactly_once(plan, transactions, batches, source, report)
     else:
         with borrowed_producer(plan.options.kafka) as producer:
             retries_before = retry_count(producer)

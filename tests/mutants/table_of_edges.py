@@ -419,6 +419,13 @@ EDGES = [
         ("tests/unit/spark",),
     ),
     Mutant(
+        "an attempt whose rows are cut off fences the next one",
+        "spark/exactly_once.py",
+        "batches = read_if_shut(batches, source)",
+        "pass",
+        ("tests/unit/spark",),
+    ),
+    Mutant(
         "nothing behind a task's rows is their end",
         "spark/input_end.py",
         "    if not after:\n",

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: local[2] with one retry, the interpreter's own environment in the workers."""
+"""One Spark session for all tests here: local[2], Spark's own retries, the interpreter's environment in the workers."""
 
 import os
 import sys
@@ -45,5 +45,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
     }
-    with local_session("local[2,2]", **more) as session:
+    with local_session("local[2,4]", **more) as session:
         yield session

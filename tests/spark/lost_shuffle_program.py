@@ -22,7 +22,7 @@ def main() -> None:
     """Write once; exit with an error if a file was not lost."""
     servers, topic, rows, directory = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with local_session("local[2,2]") as spark:
+    with local_session("local[2,4]") as spark:
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)
         df = loses_shuffle(spark, Path(directory))(numbered_rows(spark, int(rows), tasks=8))

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import delay
+from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.spark import write
 from tests.spark.failing_stages import (
     BATCHES,
@@ -75,6 +77,18 @@ def test_repetition_is_not_blamed_and_loses_nothing(
     report = write(df, options_for(embedded_broker, topic_name, "transactional", verify))
     assert (report.rows, report.already_written) == (ROWS, 0)
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == expected_values()
+
+
+def test_attempt_whose_rows_are_cut_off_fences_no_later_one(spark: SparkSession) -> None:
+    """It has a batch, and looks for its write mark, while the stage before it fails and Spark begins the next one."""
+    df = fails_in_python(2)(numbered_rows(spark, tasks=1))
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        broker.faults.on(ApiKey.OFFSET_FETCH, delay(1_500), times=1)
+        broker.faults.on(ApiKey.OFFSET_FETCH, delay(4_000), times=1)  # the next attempt begins to write after that
+        broker.faults.on(ApiKey.INIT_PRODUCER_ID, delay(1))
+        assert write(df, options_for(broker, "t", "transactional")).rows == ROWS
+        assert broker.faults.fired_count(ApiKey.INIT_PRODUCER_ID) == 2  # the driver's check, and the attempt that wrote
+        assert committed_values(broker.bootstrap_servers, "t") == expected_values()
 
 
 def test_lost_shuffle_is_computed_again_and_each_row_is_written_once(

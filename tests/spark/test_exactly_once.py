@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ from pyspark.sql.functions import rand
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
-from kafkaprod.broker.embedding.faults import drop_reply
+from kafkaprod.broker.embedding.faults import delay, drop_reply
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.spark import exactly_once, task, write
 from kafkaprod.spark.input_end import END_OF_STREAM
 from kafkaprod.spark.options import parse_options
@@ -32,6 +35,8 @@ from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task, write_task
 from tests.spark.streams import run_stream
 from tests.spark.topics import committed_values
+from tests.support.broker.fixtures_broker import wait_until
+from tests.support.net.raw_client import RawClient
 
 ROWS = 2000
 Fault = Callable[[], None]
@@ -315,6 +320,46 @@ def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
             attempts(2, 0)
             assert write_task(plan, batches_of(VALUES)).already_written == 0
         assert committed_values(broker.bootstrap_servers, "t") == sorted(value.encode() for value in VALUES)
+
+
+@pytest.mark.parametrize("refused", [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT])
+def test_attempt_whose_transaction_is_ended_for_its_twin_waits_for_it(
+    attempts: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch, refused: ApiKey
+) -> None:
+    """Until the twin's second InitProducerId the coordinator agrees to an abort of the fenced attempt."""
+    has_begun, may_end = threading.Event(), threading.Event()
+    if refused is ApiKey.TXN_OFFSET_COMMIT:
+        monkeypatch.setattr(exactly_once, "WriteMark", partial(_after, has_begun, may_end, exactly_once.WriteMark))
+    with EmbeddedBroker(topics={"t": 1}, transaction_version=2) as broker, ThreadPoolExecutor(1) as pool:
+        plan = make_plan(VALUE, parse_options(options_for(broker, "t", **{"kafka.linger.ms": "0"})))
+
+        def first() -> WriteReport:
+            attempts(0, 0)
+            is_between = refused is ApiKey.PRODUCE
+            return write_task(plan, batches_of(VALUES, has_begun if is_between else None, may_end))
+
+        for api in (ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT):
+            broker.faults.on(api, delay(1))
+        outcome = pool.submit(first)
+        assert has_begun.wait(60)
+        wait_until(lambda: broker.faults.fired_count(ApiKey.PRODUCE) > 0, "the first rows")
+        fence = InitProducerIdRequest(transactional_id="kafkaprod-q-0", transaction_timeout_ms=60_000)
+        with RawClient(broker.bootstrap_servers) as client:
+            answer = client.call(fence, InitProducerIdResponse, 4)
+            assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        count = broker.faults.fired_count(refused)
+        may_end.set()
+        wait_until(lambda: broker.faults.fired_count(refused) > count, "the fenced attempt to be refused")
+        attempts(1, 0)
+        assert write_task(plan, batches_of(VALUES)).already_written == 0
+        assert outcome.result(60).already_written == 1
+        assert committed_values(broker.bootstrap_servers, "t") == sorted(value.encode() for value in VALUES)
+
+
+def _after(sign: threading.Event, wait: threading.Event, make: Callable[..., Any], *arguments: Any) -> Any:
+    sign.set()
+    assert wait.wait(60)
+    return make(*arguments)
 
 
 def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaprod.spark import exactly_once, task
-from kafkaprod.spark.input_end import END_OF_STREAM, InputCutError, whole, worker_input
+from kafkaprod.spark.input_end import END_OF_STREAM, InputCutError, read_if_shut, whole, worker_input
 from kafkaprod.spark.options import TransactionOptions, parse_options
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.replay import check_rows
@@ -91,6 +93,9 @@ def test_reset_connection_is_no_end() -> None:
         def peek(self, size: int) -> bytes:
             raise ConnectionResetError
 
+        def fileno(self) -> int:
+            raise OSError
+
     with pytest.raises(InputCutError, match="cut off after 9") as caught:
         list(whole(iter(BATCHES), Reset(), 4, is_proof_needed=False))
     assert isinstance(caught.value.__cause__, ConnectionResetError)
@@ -100,6 +105,40 @@ def test_unknown_worker_is_refused_before_the_first_row_where_proof_is_needed() 
     with pytest.raises(InputCutError, match="Nothing was written"):
         next(whole(iter(BATCHES), None, 4, is_proof_needed=True))
     assert list(whole(iter(BATCHES), None, 4, is_proof_needed=False)) == BATCHES
+
+
+@pytest.fixture
+def socket_input() -> Iterator[tuple[socket.socket, Any]]:
+    """Spark's end of the socket to a worker, and the stream that the worker reads."""
+    spark, worker = socket.socketpair()
+    infile = os.fdopen(os.dup(worker.fileno()), "rb", 65536)  # as pyspark.daemon.worker
+    worker.close()
+    yield spark, infile
+    spark.close()
+    infile.close()
+
+
+@pytest.mark.parametrize("end", [ENDED, len(WHOLE)], ids=["cut off", "whole"])
+def test_rows_are_read_to_their_end_at_once_when_spark_sends_no_more(
+    socket_input: tuple[socket.socket, Any], end: int
+) -> None:
+    spark, infile = socket_input
+    spark.sendall(WHOLE[:end])
+    batches = whole(pa.ipc.open_stream(infile), infile, 4, is_proof_needed=True)
+    first = next(batches)
+    assert read_if_shut(batches, infile) is batches  # more may come
+    spark.shutdown(socket.SHUT_WR)
+    if end == ENDED:
+        with pytest.raises(InputCutError, match="cut off after 9"):
+            read_if_shut(batches, infile)
+    else:
+        assert [first, *read_if_shut(batches, infile)] == BATCHES
+
+
+def test_rows_are_left_where_they_are_if_nothing_shows_that_spark_sends_no_more() -> None:
+    for source in (None, io.BufferedReader(io.BytesIO())):
+        batches = iter(BATCHES)
+        assert read_if_shut(batches, source) is batches
 
 
 class _Spec:
@@ -186,6 +225,21 @@ def test_mark_and_commit_follow_the_end_of_the_rows_alone(
     else:
         task.write_task(plan, batches)
         assert transactions.calls == [*begun, "send_offsets_to_transaction", "commit_transaction"]
+
+
+def test_task_that_has_failed_already_fences_no_later_attempt(
+    transactions: _Transactions, monkeypatch: pytest.MonkeyPatch, socket_input: tuple[socket.socket, Any]
+) -> None:
+    spark, infile = socket_input
+    for module in (task, exactly_once):
+        monkeypatch.setattr(module, "TaskContext", type("Contexts", (), {"get": staticmethod(_Context)}))
+    monkeypatch.setattr(task, "worker_input", lambda: infile)
+    spark.sendall(WHOLE[:ENDED])
+    spark.close()
+    plan = WritePlan(parse_options(PLAN_OPTIONS), 0, -1, -1, -1, -1, -1, None, "w", "x")
+    with pytest.raises(InputCutError):
+        task.write_task(plan, pa.ipc.open_stream(infile))
+    assert transactions.calls == ["abort"]
 
 
 def test_cut_repetition_is_not_taken_for_other_rows() -> None:
