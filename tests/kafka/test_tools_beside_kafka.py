@@ -47,6 +47,7 @@ FREE = (
 
 
 LOGIN = "SASL_PLAINTEXT"
+MOVE_BEGUN = "Successfully started moving log directory"
 METRICS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 """Announced by neither without further ado."""
 
@@ -289,7 +290,10 @@ class ClusterReassignment:
         for broker_id, paths in self.paths.items():
             for number in (1, 0):  # one may begin as the other
                 out = out.replace(paths[number], f"{broker_id}:{number}")
-        return [self._described(line) if line.startswith("{") else line for line in plain(out)]
+        lines = [self._described(line) if line.startswith("{") else line for line in plain(out)]
+        # The tool asks each broker again until it has the replica: the brokers' moves begin in any order.
+        begun = sorted(line for line in lines if line.startswith(MOVE_BEGUN))
+        return [begun.pop(0) if line.startswith(MOVE_BEGUN) else line for line in lines]
 
     @staticmethod
     def _described(line: str) -> str:
