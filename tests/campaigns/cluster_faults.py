@@ -1,12 +1,12 @@
 """Breaks an embedded cluster many times under load, and checks that nothing acknowledged is lost or there twice.
 
 `python -m tests.campaigns.cluster_faults --kills 100 --pauses 50 --cuts 50 --rolls 20 --power-cuts 10 --seed 1` draws
-the order of the faults from the seed. Meanwhile kafkaprod (`send`, `send_many`, `send_columns`), confluent-kafka,
-Apache Kafka's producer (Java, Maven) and franz-go (Go) send with acks=all; `--writers` chooses. With `--results FILE`
-and `--limit-s` it goes in pieces: each call appends what it did and found to the file, and the next call does what is
-left. All is read back with confluent-kafka, kafka-python and, if Java writes, Apache Kafka's consumer. Exit code 1: a
-record is lost, twice or out of order, readers differ, or the cluster did not recover. Exit code 3: nothing is wrong,
-and faults are left to do.
+the order of the faults from the seed; with `--disks 50` brokers have three log directories, and these fail, too.
+Meanwhile kafkaprod (`send`, `send_many`, `send_columns`), confluent-kafka, Apache Kafka's producer (Java, Maven) and
+franz-go (Go) send with acks=all; `--writers` chooses. With `--results FILE` and `--limit-s` it goes in pieces: a call
+appends what it did and found to the file, and the next call does what is left. All is read back with confluent-kafka,
+kafka-python and, if Java writes, Apache Kafka's consumer. Exit code 1: a record is lost, twice or out of order, readers
+differ, or the cluster did not recover. Exit code 3: nothing is wrong, and faults are left to do.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.errors import KafkaError
+from tests.campaigns.disk_faults import LOG_DIRS, break_disk
 from tests.support.cluster.reading import read_with_confluent, read_with_java, read_with_kafka_python
 from tests.support.cluster.writers import PARTITIONS, WRITERS, JavaProducer, Writer
 
@@ -86,7 +87,8 @@ def run(counts: Counter[str], seed: int, limit_s: float, names: Sequence[str], k
     """
     dice, done, piece = random.Random(seed), Counter[str](), Piece(seed)
     started = time.monotonic()
-    with EmbeddedCluster(brokers=3, topics=dict.fromkeys(names, PARTITIONS), session_timeout_ms=3_000) as cluster:
+    topics, log_dirs = dict.fromkeys(names, PARTITIONS), LOG_DIRS if counts["disk"] else 1
+    with EmbeddedCluster(brokers=3, log_dirs=log_dirs, topics=topics, session_timeout_ms=3_000) as cluster:
         writers = [WRITERS[name](cluster.bootstrap_servers) for name in names]
         for writer in writers:
             writer.start()
@@ -125,6 +127,9 @@ def break_once(cluster: EmbeddedCluster, kind: str, dice: random.Random) -> None
     """Do a fault to a broker, or restart all of them in turn; return when all is in sync."""
     brokers = cluster.brokers if kind == "roll" else [dice.choice(cluster.brokers)]
     for broker in brokers:
+        if kind == "disk":
+            print(f"       {break_disk(cluster, broker, dice)}, broker {broker.id}", flush=True)
+            continue
         cluster.do_fault(kind, broker, dice, lambda: time.sleep(dice.uniform(0.05, 1.0)))
 
 
@@ -146,7 +151,7 @@ def report(pieces: Iterable[Piece]) -> list[str]:
 def main() -> int:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, count in (("kills", 100), ("pauses", 50), ("cuts", 50), ("rolls", 20), ("power-cuts", 10)):
+    for name, count in (("kills", 100), ("pauses", 50), ("cuts", 50), ("rolls", 20), ("power-cuts", 10), ("disks", 0)):
         parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--writers", default=",".join(WRITERS), help="names, with commas: %(default)s")
@@ -164,6 +169,7 @@ def main() -> int:
             "one-way cut": given.cuts // 2,
             "roll": given.rolls,
             "power cut": given.power_cuts,
+            "disk": given.disks,
         }
     )
     pieces = []

@@ -33,7 +33,8 @@ def test_waiting_records_show_while_the_broker_is_down_and_are_gone_after_it() -
         while now()[1] < 0.05:
             assert time.monotonic() < deadline_s
         assert now()[0] == WAITING
-        assert abs(now()[2] - acknowledged_s) < 0.1  # the clocks may differ by a ms
+        # The clocks may differ by a ms, and more if this thread is held up between its looks at them.
+        assert min(abs(now()[2] - acknowledged_s) for _ in range(50)) < 0.1
         broker.start()
         for future in futures:
             future.result(BOUND_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kafkaprod.protocol.messages.alter_replica_log_dirs import (
 from kafkaprod.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.messages.produce import ProduceResponse
+from tests.campaigns import cluster_faults
 from tests.support.broker.broker_requests import produce_request
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import make_batch
@@ -231,6 +233,12 @@ def test_replicas_move_while_leaders_change(cluster: EmbeddedCluster) -> None:
         await_place(broker, 0, other)
         cluster.move_leader(TOPIC, 0, broker.id)
         assert read(cluster, 0) == values
+
+
+def test_nothing_is_lost_when_disks_fail_while_records_come_and_replicas_move() -> None:
+    piece = cluster_faults.run(Counter(disk=5), 5, 120, ["sent"], None)
+    assert piece.wrong == []
+    assert piece.faults == {"disk": 5}
 
 
 def test_a_wish_for_a_replica_to_come_is_remembered(cluster: EmbeddedCluster) -> None:
