@@ -16,18 +16,20 @@ from kafkaprod.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from tests.support.cluster.writers import PARTITIONS
+from kafkaprod.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from tests.support.net.raw_client import RawClient
 
 LOG_DIRS = 3
+Places = dict[tuple[str, int], str]
+"""The log directory of each topic and partition."""
 _IN_SYNC_S = 60.0
 
 
 def break_disk(cluster: EmbeddedCluster, broker: ClusterBroker, dice: random.Random) -> str:
     """Let a disk of a broker fail in some way, repair it, and wait until all is in sync; return which way.
 
-    The disk fails while it is used, is away at a start, or is away at a start of the only broker that is in sync. In
-    half of the cases replicas move at that moment.
+    The disk fails while it is used, is away at a start, or is away at a start of the only broker that is in sync. Often
+    replicas move at that moment; or the moves are given up, and the metadata does not say so yet.
     """
     way = dice.choice(("used", "away", "last"))
     number = dice.randint(2, LOG_DIRS)
@@ -36,15 +38,19 @@ def break_disk(cluster: EmbeddedCluster, broker: ClusterBroker, dice: random.Ran
         for other in others:
             other.stop()
         _pause(dice)
-    if dice.random() < 0.5:
-        _move_some(cluster, broker, dice)
+    moves = dice.choice(("none", "begin", "given up"))
+    if moves == "given up" and way != "used":
+        _give_moves_up(cluster, broker, dice)
+    elif moves != "none":
+        _wish(broker, _anywhere(broker, dice))
         time.sleep(dice.uniform(0, 0.1))
     if way == "used":
         broker.fail_log_dir(number)
         _pause(dice)
         broker.restart()
     else:
-        broker.kill()
+        if broker.is_running:
+            broker.kill()
         with _away(Path(broker.log_dirs[number - 1])):
             for each in (broker, *(others if way == "last" else ())):
                 each.start()
@@ -53,7 +59,7 @@ def break_disk(cluster: EmbeddedCluster, broker: ClusterBroker, dice: random.Ran
             broker.stop()
         broker.start()
     cluster.wait_until_in_sync(_IN_SYNC_S)
-    return way
+    return f"{way}, moves: {moves}"
 
 
 def _pause(dice: random.Random) -> None:
@@ -71,15 +77,43 @@ def _away(disk: Path) -> Iterator[None]:
     kept.rename(disk)
 
 
-def _move_some(cluster: EmbeddedCluster, broker: ClusterBroker, dice: random.Random) -> None:
-    """Wish each partition of each topic to a directory that dice choose; some wishes cannot be met."""
+def _give_moves_up(cluster: EmbeddedCluster, broker: ClusterBroker, dice: random.Random) -> None:
+    before = _places(broker)
+    with cluster.cut("controller", broker.id, one_way=True):
+        _wish(broker, _anywhere(broker, dice))
+        time.sleep(dice.uniform(0.1, 0.5))
+        _wish(broker, before)
+        broker.kill()
+
+
+def _places(broker: ClusterBroker) -> Places:
+    """In which directory each replica is, or from which it moves."""
+    places: Places = {}
     with RawClient(broker.address) as client:
-        for topic in cluster.wait_for(lambda _: True).topics:
-            by_path: dict[str, list[int]] = {}
-            for partition in range(PARTITIONS):
-                by_path.setdefault(dice.choice(broker.log_dirs), []).append(partition)
-            moves = [
-                AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=partitions)])
-                for path, partitions in by_path.items()
-            ]
-            client.call(AlterReplicaLogDirsRequest(dirs=moves), AlterReplicaLogDirsResponse, 2)
+        answer = client.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, 4)
+    for found in answer.results:
+        for topic in found.topics:
+            for each in topic.partitions:
+                if not each.is_future_key:
+                    places[topic.name, each.partition_index] = found.log_dir
+    return places
+
+
+def _anywhere(broker: ClusterBroker, dice: random.Random) -> Places:
+    return {each: dice.choice(broker.log_dirs) for each in sorted(_places(broker))}
+
+
+def _wish(broker: ClusterBroker, places: Places) -> None:
+    """Ask a broker to move replicas; what it refuses stays."""
+    moves: dict[str, dict[str, list[int]]] = {}
+    for (topic, partition), path in places.items():
+        moves.setdefault(path, {}).setdefault(topic, []).append(partition)
+    named = [
+        AlterReplicaLogDir(
+            path=path,
+            topics=[AlterReplicaLogDirTopic(name=topic, partitions=numbers) for topic, numbers in topics.items()],
+        )
+        for path, topics in moves.items()
+    ]
+    with RawClient(broker.address) as client:
+        client.call(AlterReplicaLogDirsRequest(dirs=named), AlterReplicaLogDirsResponse, 2)
