@@ -1,9 +1,10 @@
-"""Transactions of this producer while the embedded broker fails: `python -m tests.campaigns.transaction_faults`.
+"""Transactions of this producer while embedded brokers fail: `python -m tests.campaigns.transaction_faults`.
 
     kills   the broker is killed with -9 at random instants of transactions and started again. What was answered to be
             committed is read exactly once, in order; what was aborted never; what is unknown as a whole or not at all.
     copy    a consume-transform-produce loop, while the broker is killed, connections are cut, answers are lost or are
             errors, and the client is dropped inside transactions. The output must equal the input.
+    disks   such a loop in a cluster of three, while log directories fail, also those of coordinators.
 
 Afterwards no transaction may be open, and readers of committed data must get to the end of every partition.
 """
@@ -17,16 +18,19 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from kafkaprod import Producer
+from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import Fault, close, close_after_handling, drop_reply, reply_with
 from kafkaprod.errors import CommitUnknownError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
+from tests.campaigns.disk_faults import LOG_DIRS, break_disk
 from tests.support.producer.transactions import check_ends, finish, ready_producer
 
 SOURCE, TARGET, PARTITIONS = "source", "target", 3
@@ -186,20 +190,62 @@ def run_copy(records: int, level: int, seed: int) -> Tally:
         killer = Killer(broker, rng, 0, lambda: act(broker, rng, drops, tally, most_faults))
         killer.start()
         try:
-            copy(broker.bootstrap_servers, records, drops, tally)
+            copy(broker.bootstrap_servers, lambda: records, drops, tally)
         finally:
             killer.stop()
         broker.faults.clear()
         tally.kills = killer.kills
-        finish_open(broker.bootstrap_servers)
-        check_ends(broker.bootstrap_servers, TARGET)
-        copied = list(read_committed(broker.bootstrap_servers, TARGET))
-    for partition, values in enumerate(copied):
-        expected = [b"%d!" % number for number in range(partition, records, PARTITIONS)]
-        assert values == expected, f"partition {partition}: {len(values)} records, expected {len(expected)}"
-        tally.records += len(values)
+        tally.records = check_copy(broker.bootstrap_servers, records)
     tally.seconds = time.monotonic() - started
     return tally
+
+
+def check_copy(servers: str, records: int) -> int:
+    """Check that the target has each record of the source once, in order; return how many they are."""
+    finish_open(servers)
+    check_ends(servers, TARGET)
+    for partition, values in enumerate(read_committed(servers, TARGET)):
+        expected = [b"%d!" % number for number in range(partition, records, PARTITIONS)]
+        assert values == expected, f"partition {partition}: {len(values)} records, expected {len(expected)}"
+    return records
+
+
+def run_disks(faults: int, seed: int) -> Tally:
+    """See the module."""
+    dice, tally, drops, is_over = random.Random(seed), Tally(), threading.Event(), threading.Event()
+    topics = {SOURCE: PARTITIONS, TARGET: PARTITIONS}
+    started = time.monotonic()
+    with (
+        EmbeddedCluster(brokers=3, log_dirs=LOG_DIRS, topics=topics, session_timeout_ms=3_000) as cluster,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        servers = cluster.bootstrap_servers
+        written = pool.submit(fill_until, servers, is_over)
+        copied = pool.submit(copy, servers, lambda: written.result(0) if written.done() else None, drops, tally)
+        try:
+            for _ in range(faults):
+                time.sleep(dice.uniform(0, 2.5))  # between two faults some transactions end
+                if dice.random() < 0.2:
+                    drops.set()
+                break_disk(cluster, dice.choice(cluster.brokers), dice)
+                tally.faults += 1
+        finally:
+            is_over.set()
+        copied.result(PATIENCE_S)
+        tally.records = check_copy(servers, written.result())
+    tally.seconds = time.monotonic() - started
+    return tally
+
+
+def fill_until(servers: str, is_over: threading.Event) -> int:
+    """Write a few hundred records a second to the source; return how many they were."""
+    number = 0
+    with Producer(bootstrap_servers=servers) as producer:
+        while not is_over.wait(0.02):
+            for _ in range(2 * PARTITIONS):
+                producer.send(SOURCE, b"%d" % number, partition=number % PARTITIONS)
+                number += 1
+    return number
 
 
 def fill(servers: str, records: int) -> None:
@@ -229,8 +275,15 @@ def act(broker: EmbeddedBroker, rng: random.Random, drops: threading.Event, tall
     return True
 
 
-def copy(servers: str, records: int, drops: threading.Event, tally: Tally) -> None:
-    """Copy until the group's offsets are at the end; make client and consumer anew whenever they fail."""
+def copy(servers: str, records: Callable[[], int | None], drops: threading.Event, tally: Tally) -> None:
+    """Copy until the group's offsets are at the end; make client and consumer anew whenever they fail.
+
+    Args:
+        servers: Bootstrap servers.
+        records: How many the source will have; None: more are written.
+        drops: Set, the client is dropped within its next transaction.
+        tally: Counts.
+    """
     while True:
         producer = make_producer(servers, "copy")
         tally.clients += 1
@@ -257,13 +310,15 @@ def copy(servers: str, records: int, drops: threading.Event, tally: Tally) -> No
             consumer.close()
 
 
-def copy_some(producer: Producer, consumer: Consumer, records: int, drops: threading.Event, tally: Tally) -> bool:
+def copy_some(
+    producer: Producer, consumer: Consumer, records: Callable[[], int | None], drops: threading.Event, tally: Tally
+) -> bool:
     """Copy until something fails; return True at the end of the input."""
     positions = dict.fromkeys(range(PARTITIONS), 0)
     while True:
         messages = [message for message in consumer.consume(100, 0.3) if message.error() is None]
         if not messages:
-            if all_committed(consumer, records):
+            if all_committed(consumer, records()):
                 return True
             continue
         tally.transactions += 1
@@ -294,7 +349,7 @@ def copy_batch(producer: Producer, messages: list[Message], positions: dict[int,
         positions[partition] = offset + 1
 
 
-def all_committed(consumer: Consumer, records: int) -> bool:
+def all_committed(consumer: Consumer, records: int | None) -> bool:
     places = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
     try:
         committed = consumer.committed(places, CALL_S)
@@ -341,6 +396,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="kill the broker so often (default: 0)")
     parser.add_argument("--copy", type=int, default=0, metavar="RECORDS", help="copy so many (default: 0)")
+    parser.add_argument("--disks", type=int, default=0, metavar="N", help="let disks fail so often (default: 0)")
     parser.add_argument("--level", type=int, default=2, choices=(1, 2), help="transaction.version (default: 2)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
@@ -350,6 +406,8 @@ def main() -> None:
         print("kills", run_kills(arguments.kills, arguments.level, arguments.seed), flush=True)
     if arguments.copy:
         print("copy", run_copy(arguments.copy, arguments.level, arguments.seed), flush=True)
+    if arguments.disks:
+        print("disks", run_disks(arguments.disks, arguments.seed), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from kafkaprod.protocol.messages.alter_replica_log_dirs import (
 from kafkaprod.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkaprod.protocol.messages.produce import ProduceResponse
-from tests.campaigns import cluster_faults
+from tests.campaigns import cluster_faults, transaction_faults
 from tests.support.broker.broker_requests import produce_request
 from tests.support.broker.fixtures_broker import wait_until
 from tests.support.broker.fixtures_log import make_batch
@@ -239,6 +239,12 @@ def test_nothing_is_lost_when_disks_fail_while_records_come_and_replicas_move() 
     piece = cluster_faults.run(Counter(disk=5), 5, 120, ["sent"], None)
     assert piece.wrong == []
     assert piece.faults == {"disk": 5}
+
+
+def test_transactions_are_exactly_once_when_disks_fail() -> None:
+    tally = transaction_faults.run_disks(3, 2)
+    assert tally.committed > 0
+    assert tally.records > 0
 
 
 def test_a_wish_for_a_replica_to_come_is_remembered(cluster: EmbeddedCluster) -> None:
