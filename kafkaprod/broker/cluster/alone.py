@@ -163,8 +163,8 @@ class Alone(Standing):
         """Return this broker, None if the topic cannot be made."""
         try:
             self.make_internal_log(topic)
-        except BrokerError:
-            logger.exception("cannot make the topic %s", topic)
+        except BrokerError as error:
+            logger.error("cannot make the topic %s: %s", topic, error)
             return None
         place = endpoint or self._broker.endpoint
         return self._broker.config.node_id, place.host, place.port

@@ -204,8 +204,8 @@ class Broker:
         self.scram.follow()
         try:
             config = self._effective_config(self.settings.get(BROKER_OPTIONS))
-        except ConfigError:
-            logger.exception("options of the cluster do not fit this broker: it keeps those it has")
+        except ConfigError as error:
+            logger.error("options of the cluster do not fit this broker, which keeps those it has: %s", error)
         else:
             self._apply(config)
 

@@ -132,8 +132,8 @@ def _open_transactions(broker: Broker, peers: Membership, log: ReplicatedCoordin
 def _load(office: _Office, log: ReplicatedCoordinatorLog) -> None:
     try:
         office.open(log)
-    except KafkaError:
-        logger.exception("the coordinator's state cannot be read from %r", log.partition)
+    except KafkaError as error:
+        logger.error("the coordinator's state cannot be read from %s: %s", log.partition, error)
         office.open(None)
 
 

@@ -75,8 +75,8 @@ class Maintenance:
         def run() -> None:
             try:
                 task()
-            except (KafkaError, OSError):
-                logger.exception("maintenance failed and will be tried again in %d ms", interval_ms)
+            except (KafkaError, OSError) as error:
+                logger.error("maintenance failed and will be tried again in %d ms: %s", interval_ms, error)
             self._timers.call_at(self._broker.clock.now_ms() + interval_ms, run)
 
         self._timers.call_at(self._broker.clock.now_ms() + interval_ms, run)
@@ -93,9 +93,9 @@ class Maintenance:
         while self._await_backoff():
             try:
                 self._broker.log_dirs.compact(self._stop.is_set)
-            except (KafkaError, OSError):
+            except (KafkaError, OSError) as error:
                 backoff_ms = self._broker.config.log_cleaner_backoff_ms
-                logger.exception("compaction failed and will be tried again in %d ms", backoff_ms)
+                logger.error("compaction failed and will be tried again in %d ms: %s", backoff_ms, error)
 
     def _await_backoff(self) -> bool:
         """Wait for the cleaner's turn, by the pause of now; return False at the end."""
@@ -129,18 +129,18 @@ class Maintenance:
             broker.offsets.write([(key, None) for key in expired], now_ms)
             broker.groups.forget_unused()
             broker.offsets.maybe_compact(now_ms)
-        except KafkaError:
-            logger.exception("retention of committed offsets failed")
+        except KafkaError as error:
+            logger.warning("retention of committed offsets failed and will be tried again: %s", error)
 
     def _sweep_tokens(self) -> None:
         try:
             self._broker.standing.sweep_tokens()
-        except KafkaError:
-            logger.exception("removal of delegation tokens that are over failed")
+        except KafkaError as error:
+            logger.warning("removal of delegation tokens that are over failed and will be tried again: %s", error)
 
     def _expire_transactional_ids(self) -> None:
         """On the control thread: forget transactional ids that were not used for long."""
         try:
             self._broker.transactions.expire_ids(self._broker.clock.wall_ms())
-        except KafkaError:
-            logger.exception("expiration of transactional ids failed")
+        except KafkaError as error:
+            logger.warning("expiration of transactional ids failed and will be tried again: %s", error)

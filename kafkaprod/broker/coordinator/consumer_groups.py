@@ -188,8 +188,8 @@ class ConsumerGroups:
             group.on_time(now_ms)
             try:
                 self._keep(group, now_ms)
-            except RequestRefusedError:
-                logger.exception("cannot remove members of group %r", group_id)
+            except RequestRefusedError as refusal:
+                logger.warning("members cannot be removed: %s", refusal)
 
     def _keep(self, group: ConsumerGroup, now_ms: int, *, is_join: bool = False) -> None:
         """Write what has changed; let a group go that must be downgraded."""
@@ -229,8 +229,8 @@ class ConsumerGroups:
         others = self._records.get(group_id, {}).keys() - {key for key, _ in ordered}
         try:
             self._write([*((key, None) for key in others), *self._needed(group_id, ordered)])
-        except BrokerError:
-            logger.exception("cannot downgrade group %r", group_id)
+        except BrokerError as error:
+            logger.warning("group %r cannot be downgraded: %s", group_id, error)
             self._timers.schedule(group_id, group.next_deadline_ms())
             return
         self._forget(group_id)

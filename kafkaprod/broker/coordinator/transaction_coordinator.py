@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import transaction as rules
 from kafkaprod.broker.coordinator.markers import FINAL_ERRORS, Marker, MarkerSink
 from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
@@ -253,10 +254,15 @@ class TransactionCoordinator:
         """Make a transition durable; a failed write refuses it."""
         if transition.error is not ErrorCode.NONE or transition.after is None:
             return Transition(transition.error, None, transition.answer)
+        transactional_id = transition.after.transactional_id
         try:
             self._log.write(transition.after)
-        except KafkaError:
-            logger.exception("the state of transactional id %r cannot be written", transition.after.transactional_id)
+        except RequestRefusedError as refusal:  # another broker is the coordinator by now, or replicas are missing
+            logger.info("the state of transactional id %r is not written: %s", transactional_id, refusal)
+            has_moved = refusal.code == ErrorCode.NOT_COORDINATOR
+            return Transition(ErrorCode.NOT_COORDINATOR if has_moved else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except KafkaError as error:
+            logger.error("the state of transactional id %r cannot be written: %s", transactional_id, error)
             return Transition(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return transition
 

@@ -149,8 +149,8 @@ def _read_partition(
             _read_log(log, wanted, data, isolation_level, limit, ranges)
     except BrokerError as error:
         data.error_code = error.code
-    except OSError:  # the disk failed under a read; a waiting fetch has no caller who would notice
-        logger.exception("reading %s-%d failed", topic, wanted.partition)
+    except OSError as error:  # the disk failed under a read; a waiting fetch has no caller who would notice
+        logger.error("%s-%d cannot be read: %s", topic, wanted.partition, error)
         data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return data
 

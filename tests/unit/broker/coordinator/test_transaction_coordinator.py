@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator.markers import Marker
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch, TransactionState
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
+from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.errors import BrokerError
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import open_log
 
@@ -33,9 +37,9 @@ class Rig:
         self.sent: list[tuple[bool, list[TopicPartition]]] = []
         self.error = 0
         log = open_log(directory)
-        store = TransactionLog([log], lambda: log, lambda: 2)
+        self.store = TransactionLog([log], lambda: log, lambda: 2)
         config = TransactionConfig(timeout_check_ms=CHECK_MS)
-        self.coordinator = TransactionCoordinator(config, store, lambda: 4000, self, self.waiting.append)
+        self.coordinator = TransactionCoordinator(config, self.store, lambda: 4000, self, self.waiting.append)
         self._now_ms = 0
 
     def send(
@@ -104,3 +108,31 @@ def test_markers_that_failed_are_sent_again_by_the_timer(rig: Rig) -> None:
     rig.let_check()
     rig.replicate()
     assert (rig.state, rig.sent) == (TransactionState.COMPLETE_COMMIT, [(True, [T0]), (True, [T0])])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "level"),
+    [
+        (RequestRefusedError(ErrorCode.NOT_COORDINATOR, "moved"), ErrorCode.NOT_COORDINATOR, "INFO"),
+        (RequestRefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "few"), ErrorCode.COORDINATOR_NOT_AVAILABLE, "INFO"),
+        (LogError(ErrorCode.KAFKA_STORAGE_ERROR, "disk"), ErrorCode.COORDINATOR_NOT_AVAILABLE, "ERROR"),
+    ],
+)
+def test_a_state_that_is_not_written_is_refused_and_only_a_disk_is_an_error(
+    rig: Rig,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refusal: BrokerError,
+    code: ErrorCode,
+    level: str,
+) -> None:
+    producer = rig.begin()
+
+    def refuse(*_: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(rig.store, "write", refuse)
+    caplog.set_level("INFO", "kafkaprod")
+    assert rig.coordinator.end("tx", producer, is_commit=True, client_version=2, now_ms=NOW_MS).error is code
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [(level, None)]
+    assert rig.state is TransactionState.ONGOING
