@@ -56,3 +56,11 @@ def test_each_file_of_the_project_that_a_script_names_is_there() -> None:
     named = [(script, name) for script in scripts for name in IN_SCRIPT.findall(script.read_text(encoding="utf-8"))]
     assert "tests/fuzz/harness.c" in [name for _, name in named]
     assert [f"{script.name}: {name}" for script, name in named if not (ROOT / name).exists()] == []
+
+
+def test_each_campaign_is_in_the_list_of_commands() -> None:
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    campaigns = (ROOT / "tests" / "campaigns").glob("*.py")
+    programs = [path.stem for path in campaigns if '__name__ == "__main__"' in path.read_text(encoding="utf-8")]
+    assert "cluster_faults" in programs
+    assert [name for name in programs if f"python -m tests.campaigns.{name}" not in text] == []
