@@ -133,7 +133,7 @@ def _load(office: _Office, log: ReplicatedCoordinatorLog) -> None:
     try:
         office.open(log)
     except KafkaError as error:
-        logger.error("the coordinator's state cannot be read from %s: %s", log.partition, error)
+        logger.error("the coordinator's state cannot be read from %r: %s", log.partition, error)
         office.open(None)
 
 

@@ -188,8 +188,8 @@ class ConsumerGroups:
             group.on_time(now_ms)
             try:
                 self._keep(group, now_ms)
-            except RequestRefusedError as refusal:
-                logger.warning("members cannot be removed: %s", refusal)
+            except RequestRefusedError as error:
+                logger.warning("members cannot be removed: %s", error)
 
     def _keep(self, group: ConsumerGroup, now_ms: int, *, is_join: bool = False) -> None:
         """Write what has changed; let a group go that must be downgraded."""

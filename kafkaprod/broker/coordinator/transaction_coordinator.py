@@ -257,9 +257,9 @@ class TransactionCoordinator:
         transactional_id = transition.after.transactional_id
         try:
             self._log.write(transition.after)
-        except RequestRefusedError as refusal:  # another broker is the coordinator by now, or replicas are missing
-            logger.info("the state of transactional id %r is not written: %s", transactional_id, refusal)
-            has_moved = refusal.code == ErrorCode.NOT_COORDINATOR
+        except RequestRefusedError as error:  # another broker is the coordinator by now, or replicas are missing
+            logger.info("the state of transactional id %r is not written: %s", transactional_id, error)
+            has_moved = error.code == ErrorCode.NOT_COORDINATOR
             return Transition(ErrorCode.NOT_COORDINATOR if has_moved else ErrorCode.COORDINATOR_NOT_AVAILABLE)
         except KafkaError as error:
             logger.error("the state of transactional id %r cannot be written: %s", transactional_id, error)
