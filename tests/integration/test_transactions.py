@@ -184,7 +184,7 @@ def test_group_metadata_of_other_clients(broker: EmbeddedBroker, topic: str) -> 
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        while not python.poll(1000):
+        while not python.poll(5_000):  # a join that outlasts a poll is never finished
             pass
         with producer.transaction():
             producer.send_offsets_to_transaction({(topic, 0): 1}, python.group_metadata())

@@ -90,7 +90,8 @@ class KafkaPythonMember(ConsumerRebalanceListener):  # type: ignore[misc]  # kaf
         deadline = time.monotonic() + PATIENCE_S
         while len(values) < count:
             assert time.monotonic() < deadline, values
-            for records in self._consumer.poll(100).values():
+            # kafka-python 3.0.12 never finishes a join that outlasts a poll: on a busy machine 100 ms are too short.
+            for records in self._consumer.poll(5_000).values():
                 values += [record.value for record in records]
         self._consumer.commit()
         return values
