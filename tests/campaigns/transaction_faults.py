@@ -18,12 +18,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from kafkaprod import Producer
+from kafkaprod import DeliveryFuture, Producer
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import Fault, close, close_after_handling, drop_reply, reply_with
@@ -221,7 +222,7 @@ def run_disks(faults: int, seed: int) -> Tally:
     ):
         servers = cluster.bootstrap_servers
         written = pool.submit(fill_until, servers, is_over)
-        copied = pool.submit(copy, servers, lambda: written.result(0) if written.done() else None, drops, tally)
+        copied = pool.submit(copy, servers, partial(number_written, written), drops, tally)
         try:
             for _ in range(faults):
                 time.sleep(dice.uniform(0, 2.5))  # between two faults some transactions end
@@ -237,15 +238,24 @@ def run_disks(faults: int, seed: int) -> Tally:
     return tally
 
 
+def number_written(written: Future[int]) -> int | None:
+    """How many records the source has; None while more are written. Writing that failed ends the copy, too."""
+    if not written.done():
+        return None
+    assert written.exception() is None, written.exception()
+    return written.result()
+
+
 def fill_until(servers: str, is_over: threading.Event) -> int:
-    """Write a few hundred records a second to the source; return how many they were."""
-    number = 0
+    """Write a few hundred records a second to the source; return how many they were. Raises why one was not written."""
+    futures: list[DeliveryFuture] = []
     with Producer(bootstrap_servers=servers) as producer:
         while not is_over.wait(0.02):
-            for _ in range(2 * PARTITIONS):
-                producer.send(SOURCE, b"%d" % number, partition=number % PARTITIONS)
-                number += 1
-    return number
+            for number in range(len(futures), len(futures) + 2 * PARTITIONS):
+                futures.append(producer.send(SOURCE, b"%d" % number, partition=number % PARTITIONS))
+    for future in futures:
+        future.result(0)
+    return len(futures)
 
 
 def fill(servers: str, records: int) -> None:

@@ -83,8 +83,10 @@ def test_attempt_whose_rows_are_cut_off_fences_no_later_one(spark: SparkSession)
     """It has a batch, and looks for its write mark, while the stage before it fails and Spark begins the next one."""
     df = fails_in_python(2)(numbered_rows(spark, tasks=1))
     with EmbeddedBroker(topics={"t": 1}) as broker:
-        broker.faults.on(ApiKey.OFFSET_FETCH, delay(1_500), times=1)
-        broker.faults.on(ApiKey.OFFSET_FETCH, delay(4_000), times=1)  # the next attempt begins to write after that
+        broker.faults.on(
+            ApiKey.OFFSET_FETCH, delay(5_000), times=1
+        )  # the stage fails long before, on a busy machine, too
+        broker.faults.on(ApiKey.OFFSET_FETCH, delay(9_000), times=1)  # the next attempt begins to write after that
         broker.faults.on(ApiKey.INIT_PRODUCER_ID, delay(1))
         assert write(df, options_for(broker, "t", "transactional")).rows == ROWS
         assert broker.faults.fired_count(ApiKey.INIT_PRODUCER_ID) == 2  # the driver's check, and the attempt that wrote
