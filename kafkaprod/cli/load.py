@@ -39,20 +39,20 @@ from kafkaprod.cli.terminal import INTERRUPTED, coloured
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
-from kafkaprod.loader.folders import unsent_columns
-from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.finding.folders import unsent_columns
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.finding.paths import Listing
+from kafkaprod.loader.formats.readers import ReadOptions, check_columns, check_readable
 from kafkaprod.loader.load import Load
-from kafkaprod.loader.manifest import Manifest
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.paths import Listing
-from kafkaprod.loader.pipes import input_name
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
+from kafkaprod.loader.opening.pipes import input_name
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Manifest
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet
-from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable
-from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.source import Source
-from kafkaprod.loader.spread import Spread
+from kafkaprod.loader.reports.report import LoadReport
+from kafkaprod.loader.reports.spread import Spread
 from kafkaprod.text import counted, printable
 
 TRY_AGAIN: Final = os.EX_TEMPFAIL  # 75
@@ -323,7 +323,7 @@ def _remains(load: AnyLoad) -> str:
 def _show_report(options: argparse.Namespace, report: LoadReport, sources: list[Source], error: str = "") -> None:
     """Write the page and print the last line; `error` is why the load stopped."""
     if options.report is not None:
-        from kafkaprod.loader.report_page import write_page
+        from kafkaprod.loader.reports.report_page import write_page
 
         try:
             write_page(options.report, report.to_dict(), sources, error)

@@ -13,11 +13,11 @@ from typing import Any
 from kafkaprod.cli.producer_arguments import above_zero, count, whole
 from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
-from kafkaprod.loader.encodings import encoding_name
-from kafkaprod.loader.expected import Expected
-from kafkaprod.loader.inputs import COMPRESSIONS, FORMATS
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.source import BINARY_FORMATS, Source
+from kafkaprod.loader.finding.expected import Expected
+from kafkaprod.loader.finding.inputs import COMPRESSIONS, FORMATS
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.opening.encodings import encoding_name
+from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, JSON, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.loader.progress import ProgressLines, Quiet, make_progress
-from kafkaprod.loader.source import Source
 
 FILE_EVERY_S: Final = 5.0
 

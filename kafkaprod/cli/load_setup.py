@@ -16,14 +16,14 @@ from kafkaprod.config import options_for_topic
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
-from kafkaprod.loader.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.finding.paths import Listing
 from kafkaprod.loader.load import describe_source
-from kafkaprod.loader.manifest import Manifest
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.paths import Listing
-from kafkaprod.loader.pipes import is_pipe_name
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.pipes import is_pipe_name
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Manifest
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.progress import Quiet
-from kafkaprod.loader.source import Source
 from kafkaprod.producer import Producer
 from kafkaprod.text import counted
 

@@ -25,20 +25,20 @@ from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, open_dead_letters
-from kafkaprod.loader.errors import LoadError, missing_package
-from kafkaprod.loader.expected import Expected
+from kafkaprod.loader.finding.expected import Expected
+from kafkaprod.loader.finding.paths import Listing
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
 from kafkaprod.loader.load import Load, describe_source
-from kafkaprod.loader.manifest import Manifest, PartitionState, Position
-from kafkaprod.loader.manifest_file import SUFFIX, ManifestFile
-from kafkaprod.loader.paths import Listing
-from kafkaprod.loader.pipes import is_pipe_name
+from kafkaprod.loader.opening.errors import LoadError, missing_package
+from kafkaprod.loader.opening.pipes import is_pipe_name
+from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
+from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.positions.manifest_file import SUFFIX, ManifestFile
+from kafkaprod.loader.positions.recovery import check_complete
 from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
-from kafkaprod.loader.readers import ReadOptions, read_rows
-from kafkaprod.loader.recovery import check_complete
-from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.source import BINARY_FORMATS, Source
-from kafkaprod.loader.spread import Spread
+from kafkaprod.loader.reports.report import LoadReport
+from kafkaprod.loader.reports.spread import Spread
 from kafkaprod.tables.row_plan import RAW, RowPlan
 
 MAX_SHOWN: Final = 100  # lines about bad rows that a task sends to the driver

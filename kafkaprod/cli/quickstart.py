@@ -21,14 +21,14 @@ from kafkaprod.compression import CODEC_LIST
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
-from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed
-from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.load import Load
-from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.loader.progress import make_progress
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 from kafkaprod.text import counted
 

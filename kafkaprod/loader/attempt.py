@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 from kafkaprod._core.columns.row_partitions import count_partitions
 from kafkaprod.errors import KafkaError
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.expected import Expected
 from kafkaprod.loader.feed import Feed, Target, Turn
-from kafkaprod.loader.in_flight import (
+from kafkaprod.loader.finding.expected import Expected
+from kafkaprod.loader.finding.paths import Listing
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.in_flight import (
     LEAST_BATCH_BYTES,
     BatchTooLargeError,
     InFlight,
@@ -24,15 +28,11 @@ from kafkaprod.loader.in_flight import (
     RowsRefusedError,
     SentBlock,
 )
-from kafkaprod.loader.manifest import Manifest, Position
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.paths import Listing
+from kafkaprod.loader.positions.manifest import Manifest, Position
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.producing import LoadProducer
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.source import Source
-from kafkaprod.loader.spread import Spread
+from kafkaprod.loader.reports.report import LoadReport
+from kafkaprod.loader.reports.spread import Spread
 
 WAIT_S: Final = 0.5
 SALVAGE_S: Final = 10.0

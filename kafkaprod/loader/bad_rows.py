@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
+from kafkaprod.loader.opening.errors import BadRow, LoadError, LoadRefusedError
 
 
 class BadRowSink(Protocol):

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.row_partitions import partitions_of_keys, partitions_of_runs
-from kafkaprod.loader.errors import BadRow, LoadError
-from kafkaprod.loader.manifest import Position
-from kafkaprod.loader.opening import keep_digest, open_source
-from kafkaprod.loader.pipes import Pipe, is_pipe_name
-from kafkaprod.loader.prefix import AHEAD_BYTES, DIGEST_DIGITS
-from kafkaprod.loader.readers import ReadOptions, read_rows
-from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.errors import BadRow, LoadError
+from kafkaprod.loader.opening.opening import keep_digest, open_source
+from kafkaprod.loader.opening.pipes import Pipe, is_pipe_name
+from kafkaprod.loader.opening.prefix import AHEAD_BYTES, DIGEST_DIGITS
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Position
 
 RUN_BYTES: Final = 256 << 10
 DEFAULT_RUN_ROWS: Final = 4096

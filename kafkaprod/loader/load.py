@@ -19,17 +19,22 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.loader.attempt import Attempt, Job, LoadOptions, Progress
 from kafkaprod.loader.bad_rows import BadRowSink
-from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
-from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, BatchTooLargeError, LogIsAheadError, RowsRefusedError
-from kafkaprod.loader.manifest import Manifest, PartitionState, Position
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.pipes import STDIN
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.pipes import STDIN
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.in_flight import (
+    LEAST_BATCH_BYTES,
+    BatchTooLargeError,
+    LogIsAheadError,
+    RowsRefusedError,
+)
+from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.positions.manifest_file import ManifestFile
+from kafkaprod.loader.positions.recovery import check_complete, read_tails
 from kafkaprod.loader.producing import new_producer_id
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.recovery import check_complete, read_tails
-from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.text import counted
 
 MAX_RESTARTS: Final = 10  # attempts in a row without a row acknowledged

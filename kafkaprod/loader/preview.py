@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO
 
-from kafkaprod.loader.errors import BadRow, LoadError
-from kafkaprod.loader.readers import ReadOptions, read_rows
-from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.errors import BadRow, LoadError
+from kafkaprod.loader.opening.source import Source
 from kafkaprod.text import printable
 
 

@@ -10,7 +10,7 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.loader.recovery import SEQUENCE_MASK
+from kafkaprod.loader.positions.recovery import SEQUENCE_MASK
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import describe, error_for
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafkaprod.loader.rows import RowBlock
+    from kafkaprod.loader.formats.rows import RowBlock
     from kafkaprod.results.block import BlockResult
 
 NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, Final
 
-from kafkaprod.loader.manifest import Position
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.text import counted, printable
 
 LINE_EVERY_S: Final = 5.0

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import LATEST, log_offsets
 from kafkaprod.loader.attempt import Job
-from kafkaprod.loader.committed_position import CommittedPosition, digest_of
-from kafkaprod.loader.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.feed import run_length
 from kafkaprod.loader.load import MAX_RESTARTS, smaller_batches
-from kafkaprod.loader.positions import Inputs, Place, Positions, find_positions
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.committed_position import CommittedPosition, digest_of
+from kafkaprod.loader.positions.positions import Inputs, Place, Positions, find_positions
 from kafkaprod.loader.producing import LoadProducer
-from kafkaprod.loader.report import LoadReport
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.loader.transactional_attempt import TransactionalAttempt, TryAgainError
 from kafkaprod.text import counted, printable
 

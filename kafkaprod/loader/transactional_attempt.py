@@ -21,14 +21,14 @@ from kafkaprod.errors import (
     broker_code,
 )
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job
-from kafkaprod.loader.committed_position import CommittedPosition
-from kafkaprod.loader.errors import LoadError
 from kafkaprod.loader.feed import Feed, Turn
-from kafkaprod.loader.in_flight import LEAST_BATCH_BYTES, refused_rows
-from kafkaprod.loader.positions import Place
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.positions.committed_position import CommittedPosition
+from kafkaprod.loader.positions.in_flight import LEAST_BATCH_BYTES, refused_rows
+from kafkaprod.loader.positions.positions import Place
 from kafkaprod.loader.producing import LoadProducer
-from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.spread import Spread
+from kafkaprod.loader.reports.spread import Spread
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.block import BlockResult
 

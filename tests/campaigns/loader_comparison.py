@@ -34,9 +34,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 
-from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.tables.row_plan import RowPlan
 
 Rows = list[tuple[str, ...]]

@@ -35,8 +35,8 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.config.jaas import parse_jaas
 from kafkaprod.config.properties import parse_properties
 from kafkaprod.errors import CorruptDataError, KafkaError
-from kafkaprod.loader.manifest import Manifest
-from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.positions.manifest import Manifest
 from kafkaprod.tables.row_plan import RowPlan
 from tests.fuzz import response_targets
 from tests.fuzz.targets import read_batch

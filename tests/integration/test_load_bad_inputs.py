@@ -450,7 +450,7 @@ def test_a_full_disk_for_the_manifest_stops_the_load_before_it_sends(
     path = tmp_path / "in.txt"
     path.write_bytes(b"x\n")
     rig.create(1)
-    monkeypatch.setattr("kafkaprod.loader.manifest_file.os.fsync", is_full)
+    monkeypatch.setattr("kafkaprod.loader.positions.manifest_file.os.fsync", is_full)
     done = rig.run(str(path))
     assert done.code == 1
     assert "No space left" in done.err

@@ -9,9 +9,9 @@ import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.loader import feed
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.rows import RowBlock
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.source import Source
 from tests.support.loader.load_rig import LoadRig
 
 NAMES = (("", "a.txt"), ("*.txt", "c.txt"), ("**/*.txt", "z.txt"))  # of the input, and of what comes

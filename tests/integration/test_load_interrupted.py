@@ -18,8 +18,8 @@ import pytest
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import delay
-from kafkaprod.loader.in_flight import InFlight, SentBlock
-from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.positions.in_flight import InFlight, SentBlock
+from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.support.loader.load_rig import LoadRig
 
@@ -92,7 +92,7 @@ def test_a_ctrl_c_that_meets_the_manifest_half_changed_leaves_the_file_as_it_was
             raise KeyboardInterrupt
         advance(self, head, position)
 
-    monkeypatch.setattr("kafkaprod.loader.text.PIECE_BYTES", 50_000)
+    monkeypatch.setattr("kafkaprod.loader.formats.text.PIECE_BYTES", 50_000)
     monkeypatch.setattr(InFlight, "_advance", advance_or_not)
     interrupted = rig.run(str(in_file))
     assert interrupted.code == 130, interrupted.err

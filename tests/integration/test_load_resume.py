@@ -15,15 +15,15 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import ProducerConfig
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import Stop
-from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import find_sources
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.load import Load
-from kafkaprod.loader.manifest import Manifest, PartitionState, Position
-from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.progress import Quiet
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.producer import Producer
 from kafkaprod.tables.row_plan import RowPlan
 from tests.kafka.cluster import wait_until

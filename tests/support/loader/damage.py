@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 import zstandard
 
 from kafkaprod.errors import KafkaError
-from kafkaprod.loader.errors import LoadError
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.tables.row_plan import RowPlan
 
 ROWS: Final = 30

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkaprod.cli.main import main
-from kafkaprod.loader import arrow_rows, csv_rows, transactional
+from kafkaprod.loader import transactional
+from kafkaprod.loader.formats import arrow_rows, csv_rows
 
 LOADED_ONCE = arrow_rows.import_pyarrow("Parquet"), csv_rows, transactional
 for _name in ("deltalake", "pyiceberg.table", "pyiceberg.io.pyarrow"):

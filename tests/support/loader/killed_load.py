@@ -17,8 +17,8 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import KafkaError
-from kafkaprod.loader.committed_position import CommittedPosition
-from kafkaprod.loader.manifest_file import ManifestFile
+from kafkaprod.loader.positions.committed_position import CommittedPosition
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.transactional import find_position
 from tests.support.loader.forked_load import load
 from tests.support.loader.kill_inputs import KillInput, change, replace_while_read

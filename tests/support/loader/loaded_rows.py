@@ -20,8 +20,8 @@ def rows_of(request: Mapping[str, str]) -> tuple[list[bytes | None], str, str]:
         The values; an error, or the first bad row; the last lines of a traceback.
     """
     from kafkaprod.errors import KafkaError
-    from kafkaprod.loader import readers
-    from kafkaprod.loader.inputs import find_sources
+    from kafkaprod.loader.finding.inputs import find_sources
+    from kafkaprod.loader.formats import readers
     from kafkaprod.tables.row_plan import RowPlan
 
     options = readers.ReadOptions(RowPlan(""))

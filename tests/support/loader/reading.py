@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.readers import ReadOptions, check_columns, check_readable, read_rows
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions, check_columns, check_readable, read_rows
 from kafkaprod.tables.row_plan import RowPlan
 
 

@@ -8,8 +8,8 @@ import pytest
 from kafkaprod.cli.load_arguments import fingerprint_of, reading_of
 from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.main import build_parser
-from kafkaprod.loader.readers import ReadOptions
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.opening.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 
 

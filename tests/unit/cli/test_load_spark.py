@@ -10,10 +10,10 @@ import pytest
 
 from kafkaprod.cli import load_spark
 from kafkaprod.loader.attempt import LoadOptions
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.manifest import Manifest, Position
-from kafkaprod.loader.manifest_file import ManifestFile
-from kafkaprod.loader.readers import ReadOptions
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.positions.manifest import Manifest, Position
+from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.tables.row_plan import RowPlan
 
 

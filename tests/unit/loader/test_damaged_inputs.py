@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from kafkaprod.loader import text
-from kafkaprod.loader.decompression import DecompressedStream
-from kafkaprod.loader.errors import LoadError, LoadRefusedError
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.readers import ReadOptions, read_rows
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats import text
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.opening.decompression import DecompressedStream
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan
 
 LINES = b"".join(b"line %d %s\n" % (i, random.Random(i).randbytes(9).hex().encode()) for i in range(2000))

@@ -6,7 +6,7 @@ import numpy as np
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod.loader.feed import Target, choose_partitions
-from kafkaprod.loader.rows import RowBlock
+from kafkaprod.loader.formats.rows import RowBlock
 from tests.support.core.faces import hash_key
 
 COUNT = 5

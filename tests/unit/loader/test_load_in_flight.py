@@ -7,9 +7,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from kafkaprod.loader.in_flight import InFlight, SentBlock
-from kafkaprod.loader.manifest import Manifest, PartitionState, Position
-from kafkaprod.loader.report import LoadReport
+from kafkaprod.loader.positions.in_flight import InFlight, SentBlock
+from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
+from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.results.block import BlockResult
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 from kafkaprod.loader import progress
-from kafkaprod.loader.manifest import Position
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.loader.progress import ProgressLines
-from kafkaprod.loader.source import Source
 
 
 def lines(kinds: list[str], position: Position) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kafkaprod.loader.errors import LoadRefusedError
+from kafkaprod.loader.opening.errors import LoadRefusedError
 from tests.support.loader.reading import values_of
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "json.md"

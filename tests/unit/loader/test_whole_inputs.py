@@ -15,13 +15,13 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkaprod.loader import text
 from kafkaprod.loader.bad_rows import DeadLetterFile
-from kafkaprod.loader.errors import BadRow, LoadError, LoadRefusedError
-from kafkaprod.loader.inputs import find_sources
-from kafkaprod.loader.paths import Listing
-from kafkaprod.loader.readers import ReadOptions, read_rows
-from kafkaprod.loader.source import Source
+from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.finding.paths import Listing
+from kafkaprod.loader.formats import text
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.opening.errors import BadRow, LoadError, LoadRefusedError
+from kafkaprod.loader.opening.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 
 ROWS = [b"row %d" % i for i in range(3000)]

@@ -1,0 +1,138 @@
+"""Cast columns of tables, for `--column-type`: a value that does not fit is a bad row, never another value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaprod.loader.formats.arrow_rows import ArrowRows, has_bytes
+from kafkaprod.loader.opening.errors import LoadRefusedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ALIASES: Final = {"text": "string", "int": "int64", "float": "double", "timestamp": "timestamp[ms]", "date": "date32"}
+
+
+def type_named(name: str) -> Any:
+    """Return the Arrow type of a name in `--column-type`. Raises LoadRefusedError."""
+    import pyarrow as pa
+
+    try:
+        return pa.type_for_alias(_ALIASES.get(name, name))
+    except ValueError as error:
+        raise LoadRefusedError(
+            f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date"
+        ) from error
+
+
+def cast_schema(schema: pa.Schema, names: Sequence[str], types: Mapping[str, str], source: str) -> pa.Schema:
+    """Return the schema after the casts.
+
+    Args:
+        schema: The schema of the input.
+        names: The columns that are read.
+        types: Column -> name of the wanted type.
+        source: The name of the input.
+
+    Raises:
+        LoadRefusedError: Values of one type cannot be cast to the other one.
+    """
+    import pyarrow as pa
+
+    for name in names:
+        if name not in types:
+            continue
+        place = schema.get_field_index(name)
+        kind = type_named(types[name])
+        try:
+            _cast(_plain(pa.nulls(1, schema.field(place).type)), kind)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise LoadRefusedError(
+                f"{source}: column {name!r} of type {schema.field(place).type} cannot be cast to {types[name]}: {error}"
+            ) from error
+        schema = schema.set(place, pa.field(name, kind))
+    return schema
+
+
+def cast_columns(batch: pa.RecordBatch, types: Mapping[str, str]) -> tuple[pa.RecordBatch, dict[int, str]]:
+    """Return a batch after the casts, and by place why a value does not fit; it is null there.
+
+    Args:
+        batch: The rows.
+        types: Column -> name of the wanted type.
+    """
+    import pyarrow as pa
+
+    wanted = [(place, name) for place, name in enumerate(batch.schema.names) if name in types]
+    if not wanted:
+        return batch, {}
+    arrays, reasons = list(batch.columns), dict[int, str]()
+    for place, name in wanted:
+        kind = type_named(types[name])
+        parts = []
+        for first, array, why in _cast_parts(_plain(arrays[place]), kind, 0):
+            parts.append(array)
+            if why is not None:
+                reasons.setdefault(first, f"{name} cannot be cast to {types[name]}: {why}")
+        arrays[place] = pa.concat_arrays(parts) if parts else pa.array([], kind)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), reasons
+
+
+def _cast_parts(array: pa.Array, kind: Any, first: int) -> Iterator[tuple[int, pa.Array, str | None]]:
+    """Yield parts after the cast, with the place of each; a value that does not fit is a part of its own."""
+    import pyarrow as pa
+
+    try:
+        cast = _cast(array, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        if len(array) == 1:
+            yield first, pa.nulls(1, kind), str(error)
+            return
+        half = len(array) // 2
+        yield from _cast_parts(array.slice(0, half), kind, first)
+        yield from _cast_parts(array.slice(half), kind, first + half)
+    else:
+        yield first, cast, None
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Return the values themselves: without extension type, dictionary and run ends."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    while True:
+        if getattr(array.type, "extension_name", "") in ("arrow.uuid", "arrow.bool8"):
+            return array
+        if hasattr(array.type, "storage_type"):
+            array = array.storage
+        elif types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _cast(array: pa.Array, kind: Any) -> pa.Array:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if array.type == kind:
+        return array
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    if is_text and not has_bytes(array.type) and not _has_no_form(array.type):  # the text is that of the value in JSON
+        rows = ArrowRows(pa.record_batch([array], names=["value"]))
+        return rows.text_array("value").cast(kind)
+    if is_text and hasattr(array.type, "storage_type"):
+        return ArrowRows(pa.record_batch([array], names=["value"])).shown("value").cast(kind)
+    if hasattr(array.type, "storage_type"):
+        array = array.storage
+    return array.cast(kind)
+
+
+def _has_no_form(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_duration(kind) or types.is_interval(kind) or types.is_union(kind) or types.is_decimal256(kind))

@@ -1,0 +1,227 @@
+"""Read the rows of Parquet, Arrow and ORC files, and check their columns before anything is made or sent."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaprod.loader.formats.arrow_ends import (
+    NotedReads,
+    check_one_arrow_file,
+    check_one_orc_file,
+    check_one_parquet_file,
+)
+from kafkaprod.loader.formats.arrow_forms import changed_forms
+from kafkaprod.loader.formats.arrow_rows import has_bytes, import_pyarrow, value_type_of
+from kafkaprod.loader.formats.avro_files import avro_schema, read_avro
+from kafkaprod.loader.formats.parquet_footer import check_parquet_footer
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.formats.table_batches import BATCH_ROWS, blocks_of, checked_names, errors_of, readable, seekable
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.loader.opening.table_columns import in_table, schema_in_table
+from kafkaprod.tables.row_plan import AVRO, RowPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OLD_DECIMALS: Final = "decimals of Hive 0.11"
+
+
+def read_table(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
+    """Read blocks of a Parquet, Arrow, ORC or Avro file from a row on. Raises LoadError, OSError."""
+    return _READERS[source.format](source, plan, row)
+
+
+def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
+    """Row groups before the row are not read."""
+    import_pyarrow("Parquet")
+    with seekable(source) as stream:
+        with errors_of(source):
+            check_one_parquet_file(stream, source.name)
+            file = _parquet_file(stream, source, plan)
+        names = checked_names(source, plan, _schema_in_table(file.schema_arrow, source))
+        first = 0
+        groups = list(range(file.num_row_groups))
+        while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
+            first += file.metadata.row_group(groups.pop(0)).num_rows
+        columns = None if names == file.schema_arrow.names else names
+        if source.table_columns is None:
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        else:
+            columns = [column.name for column in source.table_columns if column.field.name in names]
+            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+            batches = in_table(batches, source.table_columns)
+        yield from blocks_of(source, plan, readable(source, batches, names), first, row)
+
+
+def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> Any:
+    import pyarrow.parquet as pq
+
+    check_parquet_footer(stream, source.name)
+    # In ns, pyarrow's default, INT96 has no dates before 1677 and after 2262: other dates came without an error.
+    unit = "us" if plan.value == AVRO else "ms"
+    return pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
+
+
+def _schema_in_table(schema: pa.Schema, source: Source) -> pa.Schema:
+    return schema if source.table_columns is None else schema_in_table(schema, source.table_columns)
+
+
+def check_columns(source: Source, plan: RowPlan) -> set[str]:
+    """Check by its schema that the columns of a table's file have a form. A pipe is checked when it is read.
+
+    Returns:
+        What the rows have that version 0.1 wrote in another way.
+
+    Raises:
+        LoadRefusedError: A column is missing, there are two of one name, or its type has no form.
+    """
+    if source.pipe is not None:
+        return set()
+    try:
+        with seekable(source) as stream, errors_of(source):
+            schema, found = _schema_of(stream, source, plan)
+            names = schema.names
+        names = checked_names(source, plan, schema)
+        if _OLD_DECIMALS in found:
+            _check_decimals(schema, names, source.name)
+    except LoadRefusedError:
+        raise
+    except LoadError:  # damaged: whoever reads it says so, behind the rows of the inputs before it
+        return set()
+    if source.format in ("orc", "avro"):  # which version 0.1 did not read
+        return set()
+    if plan.key is not None or plan.headers:
+        found |= {
+            "text of keys" for name in plan.fields if name in names and not _has_old_text(schema.field(name).type)
+        }
+    return found | changed_forms(schema, names)
+
+
+def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, set[str]]:
+    import pyarrow as pa
+
+    if source.format == "parquet":
+        file = _parquet_file(stream, source, plan)
+        return _schema_in_table(file.schema_arrow, source), _int96_of(file)
+    if source.format == "orc":
+        orc = _orc_file(stream)
+        return orc.schema, _old_decimals_of(orc)
+    if source.format == "avro":
+        return avro_schema(stream, source.name), set()
+    head = stream.read(6)
+    stream.seek(0)
+    return (pa.ipc.open_file if head == b"ARROW1" else pa.ipc.open_stream)(stream).schema, set()
+
+
+def _int96_of(file: Any) -> set[str]:
+    return {"INT96" for i in range(len(file.schema)) if file.schema.column(i).physical_type == "INT96"}
+
+
+def _has_old_text(kind: pa.DataType) -> bool:
+    """Return whether the text of a key is what it was in version 0.1, which had pyarrow's."""
+    from pyarrow import types
+
+    kind = value_type_of(kind)
+    return has_bytes(kind) or types.is_integer(kind) or types.is_boolean(kind)
+
+
+def _read_arrow(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
+    """Read an Arrow file, stream or Feather file."""
+    pyarrow = import_pyarrow("Arrow")
+    with seekable(source) as stream:
+        with errors_of(source):
+            head = stream.read(6)
+            stream.seek(0)
+            if head == b"ARROW1":
+                check_one_arrow_file(stream, source.name)
+                file = pyarrow.ipc.open_file(stream)
+                batches: Iterator[Any] = map(file.get_batch, range(file.num_record_batches))
+                schema = file.schema
+            else:
+                noted = NotedReads(stream)
+                reader = pyarrow.ipc.open_stream(noted)
+                schema, batches = reader.schema, _whole_stream(reader, noted, source.name)
+        names = checked_names(source, plan, schema)
+        yield from blocks_of(source, plan, readable(source, batches, names), 0, row)
+
+
+def _whole_stream(reader: Iterator[pa.RecordBatch], noted: NotedReads, name: str) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; pyarrow takes the end of the bytes for the end of the stream, which has a mark of its own."""
+    row_count = 0
+    for batch in reader:
+        row_count += batch.num_rows
+        yield batch
+    noted.check_end(name, row_count)
+
+
+def _read_orc(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
+    import_pyarrow("ORC")
+    with seekable(source) as stream:
+        with errors_of(source):
+            file = _orc_file(stream)
+            check_one_orc_file(file, stream.seek(0, io.SEEK_END), source.name)
+            schema = file.schema
+        names = checked_names(source, plan, schema)
+        if _old_decimals_of(file):
+            _check_decimals(schema, names, source.name)
+        yield from blocks_of(source, plan, readable(source, _stripes(file, names, source.name), names), 0, row)
+
+
+def _orc_file(stream: Any) -> Any:
+    import pyarrow.orc
+
+    return pyarrow.orc.ORCFile(stream)
+
+
+def _old_decimals_of(file: Any) -> set[str]:
+    return {_OLD_DECIMALS} if file.writer_version == "ORIGINAL" else set()
+
+
+def _check_decimals(schema: pa.Schema, names: Sequence[str], source: str) -> None:
+    """Refuse decimals that may have lost digits.
+
+    Files of Hive 0.11 say no precision, and each value has a scale of its own; pyarrow cuts them all to six digits. It
+    shows such a column as one of decimals of 38 digits, which writers before Hive 0.14 (HIVE-8732) seldom made.
+    """
+    for name in names:
+        if "decimal128(38, 6)" in str(schema.field(schema.get_field_index(name)).type):
+            raise LoadRefusedError(
+                f"{source}: column {name!r} may have decimals of Hive 0.11, which pyarrow cuts to six digits behind "
+                "the point: leave it out with --columns, or have Hive or Spark write the file again"
+            )
+
+
+def _stripes(file: Any, names: list[str], name: str) -> Iterator[pa.RecordBatch]:
+    """Read the stripes, all of which must have the rows that the footer counts."""
+    # pyarrow takes a dot in a name for the way into a struct, and reads another column.
+    is_plain = bool(names) and not any("." in each for each in file.schema.names)
+    row_count = 0
+    for number in range(file.nstripes):
+        batch = file.read_stripe(number, columns=names if is_plain else None)
+        row_count += batch.num_rows
+        yield batch
+    if row_count != file.nrows:
+        raise LoadError(f"{name} is damaged: its stripes have {row_count:,} rows, and its footer counts {file.nrows:,}")
+
+
+def _read_avro(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
+    import_pyarrow("Avro")
+    with seekable(source) as stream:
+        with errors_of(source):
+            schema = avro_schema(stream, source.name)
+            stream.seek(0)
+        names = checked_names(source, plan, schema)
+        batches = read_avro(stream, source.name, names, row)
+        while True:
+            with errors_of(source):
+                found = next(batches, None)
+            if found is None:
+                return
+            first, batch = found
+            yield from blocks_of(source, plan, readable(source, iter((batch,)), names), first, row)
+
+
+_READERS: Final = {"parquet": _read_parquet, "arrow": _read_arrow, "orc": _read_orc, "avro": _read_avro}

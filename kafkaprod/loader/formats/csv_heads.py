@@ -1,0 +1,129 @@
+"""Find what is no row in a CSV file: lines above the column names, Excel's `sep=;`, and lines of comments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from kafkaprod._core.columns.columns import Column
+from kafkaprod.loader.formats.text import Cut, Text, skip_to
+from kafkaprod.loader.opening.errors import LoadRefusedError
+from kafkaprod.loader.opening.opening import open_source
+from kafkaprod.loader.opening.source import Source
+
+READ_BYTES: Final = 64 << 10
+FEW_ROWS: Final = 64
+_LONGEST_INLINE: Final = 12  # bytes of a row that a view has itself
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")  # behind a last "\r" a "\n" may follow
+_SEPARATOR_LINE: Final = re.compile(rb'"?sep=([\t !#-~])"?[\r\n]*')  # what --separator takes
+
+SplitRows = Callable[[Text, bool, int], Cut]
+
+
+def find_head(source: Source, start: int, skip_lines: int) -> tuple[int, str | None]:
+    """Return where the line of column names begins, and the separator that a line above it names, if there is one.
+
+    Args:
+        source: The input.
+        start: Where its text begins.
+        skip_lines: Lines that are left out.
+
+    Raises:
+        LoadRefusedError: It does not have so many lines.
+        LoadError, OSError: It cannot be read.
+    """
+    with open_source(source) as stream:
+        skip_to(stream, source, start)
+        head = bytearray()
+        at, is_end = 0, False
+        for number in range(skip_lines + 1):
+            found = _LINE_END.search(head, at)
+            while found is None and not is_end:
+                if number == skip_lines and not b"sep=".startswith(bytes(head[at : at + 5]).lstrip(b'"')[:4]):
+                    return start + at, None  # however long the line is
+                data = stream.head(1, READ_BYTES)
+                is_end = not data
+                head += data
+                found = _LINE_END.search(head, at)
+            line_end = len(head) if found is None else found.end()
+            if at == line_end and number < skip_lines:
+                raise LoadRefusedError(f"{source.name} has {number} lines: --skip-lines {skip_lines} leaves nothing")
+            if number == skip_lines:
+                line = _SEPARATOR_LINE.fullmatch(head, at, line_end)
+                return (start + at, None) if line is None else (start + line_end, line[1].decode("latin-1"))
+            at = line_end
+    raise AssertionError("there is a line behind the ones that are left out, if an empty one")
+
+
+def split_without_comments(split: SplitRows, text: Text, is_last: bool, max_rows: int, prefix: bytes) -> Cut:
+    """Split a text, and leave out lines that begin with a prefix where a row may begin.
+
+    A comment may have quotes that a row must close: so it is cut off before the rows behind it are looked at.
+
+    Args:
+        split: Splits a text into rows.
+        text: The text.
+        is_last: The input ends with it.
+        max_rows: The most rows to return.
+        prefix: Begins a comment.
+    """
+    view = memoryview(text)
+    views: list[bytes] = []
+    malformed: dict[int, int] = {}
+    count, at, step = 0, 0, FEW_ROWS
+    while count < max_rows and at < len(view):
+        begin = bytes(view[at : at + len(prefix)])
+        if begin == prefix:
+            end = _end_of_line(view, at, is_last)
+            if end is None:
+                break
+            at = end
+            continue
+        if prefix.startswith(begin) and not is_last:
+            break
+        cut = split(view[at:], is_last, min(step, max_rows - count))
+        first = _first_comment(cut, view[at:], prefix)
+        step = 2 * step if first is None else FEW_ROWS
+        if first is not None:
+            cut = split(view[at:], is_last, first)
+        if not cut.used:
+            break
+        views.append(_moved(cut.views, at))
+        malformed |= {count + place: status for place, status in cut.malformed.items()}
+        count, at = count + cut.row_count, at + cut.used
+    return Cut(b"".join(views), count, at, malformed=malformed)
+
+
+def has_comment(text: Text, prefix: bytes) -> bool:
+    """Return whether a line of a text begins with a prefix."""
+    return re.search(rb"(?:\A|[\r\n])" + re.escape(prefix), text) is not None
+
+
+def _end_of_line(view: memoryview, at: int, is_last: bool) -> int | None:
+    """Return where the line behind a place begins; None: it is not known yet."""
+    found = _LINE_END.search(view, at)
+    if found is not None:
+        return found.end()
+    return len(view) if is_last else None
+
+
+def _first_comment(cut: Cut, view: memoryview, prefix: bytes) -> int | None:
+    """Return the place of the first row that begins with a prefix."""
+    rows = np.frombuffer(cut.views, dtype=np.uint8).reshape(-1, 16)
+    head = np.frombuffer(prefix[:4], dtype=np.uint8)
+    is_long = np.frombuffer(cut.views, dtype=np.int32)[::4] >= len(prefix)
+    places = np.flatnonzero(is_long & (rows[:, 4 : 4 + len(head)] == head).all(axis=1)).tolist()
+    if len(prefix) > len(head) and places:
+        column = Column.from_views(cut.views, [view], name="value")
+        places = [place for place in places if (column[place] or b"").startswith(prefix)]
+    return places[0] if places else None
+
+
+def _moved(views: bytes, by: int) -> bytes:
+    """Return views of a part of a text as views of the whole text."""
+    numbers = np.frombuffer(views, dtype=np.int32).reshape(-1, 4).copy()
+    numbers[numbers[:, 0] > _LONGEST_INLINE, 3] += by
+    return numbers.tobytes()

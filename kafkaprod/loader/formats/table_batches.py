@@ -1,0 +1,105 @@
+"""Turn the batches of a table's file into blocks: the columns that are wanted, as the types that are wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaprod.loader.formats.arrow_casts import cast_columns, cast_schema
+from kafkaprod.loader.formats.arrow_forms import check_forms, names_to_read
+from kafkaprod.loader.formats.arrow_rows import import_pyarrow, table_block
+from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.errors import LoadError, check_fields
+from kafkaprod.loader.opening.opening import open_source
+from kafkaprod.loader.opening.source import Source
+from kafkaprod.tables.row_plan import RowPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS: Final = 65_536
+BATCH_BYTES: Final = 16 << 20  # of a table, at a time
+
+
+def checked_names(source: Source, plan: RowPlan, schema: pa.Schema) -> list[str]:
+    """Return the columns to read, all of which have a form, perhaps after a cast. Raises LoadError."""
+    with errors_of(source):
+        names = schema.names  # a damaged one is no text
+    folders = [name for name, _ in source.folder_columns]
+    check_fields(list(plan.types), [*names, *folders], source.name)
+    names = names_to_read(plan, names, source.name, folders)
+    check_forms(cast_schema(schema, names, plan.types, source.name), names, source.name)
+    return names
+
+
+def readable(source: Source, batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Pass sound batches on, with some columns; errors of reading them name the input, those of their use do not."""
+    while True:
+        with errors_of(source):
+            batch = next(batches, None)
+            if batch is None:
+                return
+            if batch.schema.names != names:
+                batch = batch.select(names)
+            batch.validate(full=True)  # else a damaged offset sends what is beside the batch in memory
+        yield batch
+
+
+def blocks_of(
+    source: Source, plan: RowPlan, batches: Iterator[pa.RecordBatch], first: int, row: int
+) -> Iterator[RowBlock]:
+    """Cut batches into blocks.
+
+    Args:
+        source: The input.
+        plan: What becomes of rows.
+        batches: Sound, with the columns that are needed.
+        first: The number of their first row.
+        row: Rows before this one are left out.
+    """
+    for batch in batches:
+        step = max(min(BATCH_ROWS, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1)), 1)
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            begin = max(row - first, 0)
+            if begin < part.num_rows:
+                rows, reasons = cast_columns(part.slice(begin), plan.types)
+                yield table_block(source, plan, rows, first + begin, bad=reasons)
+            first += part.num_rows
+
+
+@contextlib.contextmanager
+def errors_of(source: Source) -> Iterator[None]:
+    """Turn pyarrow's errors about an input into ours."""
+    pyarrow = import_pyarrow(source.format)
+    damaged = f"{source.name} is not a whole {source.format} file, or damaged"
+    try:
+        yield
+    except LoadError:
+        raise
+    except pyarrow.ArrowNotImplementedError as error:
+        raise LoadError(f"{source.name} has what pyarrow {pyarrow.__version__} cannot read: {error}") from error
+    except (pyarrow.ArrowException, RuntimeError, ValueError, OverflowError, EOFError, struct.error) as error:
+        if "out of range for nanosecond" in str(error):  # ORC's timestamps
+            raise LoadError(
+                f"{source.name} has what pyarrow {pyarrow.__version__} cannot read: {error}. Leave the column out with "
+                "--columns, or write it as text"
+            ) from error
+        raise LoadError(f"{damaged}: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise LoadError(f"{damaged}: {error}") from error
+
+
+@contextlib.contextmanager
+def seekable(source: Source) -> Iterator[Any]:
+    """Open an input for reading anywhere: it is read into memory if it is compressed or a pipe."""
+    with open_source(source) as stream:
+        if source.compression == "none" and stream.seekable():
+            yield stream
+        else:
+            yield io.BytesIO(stream.readall())
