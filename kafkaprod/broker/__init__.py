@@ -16,6 +16,7 @@ embedding       the broker inside another program
 server          the broker's front: sockets, sessions, and the way of a request to its handler
 handlers        one module per API key: what the broker does with a request
 cluster         what the broker knows and decides: topics, leaders, producer ids, upkeep
+settings        what clients have set: options, ACLs, quotas, credentials, tokens
 config          the broker's options, under Kafka's names where Kafka has them
 cluster_config  the options of a broker that belong to its cluster
 coordinator     what the broker remembers for clients: groups, committed offsets, transactions

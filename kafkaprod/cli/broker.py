@@ -9,7 +9,6 @@ import signal
 import sys
 import tempfile
 
-from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.listeners import parse_listeners
@@ -17,6 +16,7 @@ from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.settings.broker_options import with_options
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.cli import broker_arguments
 from kafkaprod.cli.main import examples

@@ -22,7 +22,7 @@ number = max(compression.CODEC_IDS.values()) + 1
 compression.CODEC_IDS["brotli"] = number
 compression.CODEC_LIST = ", ".join(compression.CODEC_IDS)
 compression.OFFERED_CODECS += ("brotli",)
-from kafkaprod.broker.cluster.client_metrics import ACCEPTED_CODECS
+from kafkaprod.broker.settings.client_metrics import ACCEPTED_CODECS
 from kafkaprod.broker.storage.format.log_config import COMPRESSION_TYPES
 from kafkaprod.cli.documentation import cli_page
 from kafkaprod.compat.aiokafka.options import _CODECS

@@ -39,7 +39,7 @@ def questions() -> Counter[str]:
 def test_few_places_ask_whether_a_broker_is_alone() -> None:
     found = questions()
     assert 0 < found.total() <= MOST_QUESTIONS, found
-    assert not [name for name in found if name.startswith(("handlers/", "cluster/"))], found
+    assert not [name for name in found if name.startswith(("handlers/", "settings/", "cluster/"))], found
 
 
 LATE = ("cluster.clustered", "cluster.member", "cluster.marker_sender", "cluster.replicated_topics", "replication")

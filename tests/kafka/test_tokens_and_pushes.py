@@ -16,7 +16,7 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.broker.cluster.config_resources import CLIENT_METRICS
+from kafkaprod.broker.handlers.config_resources import CLIENT_METRICS
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, KafkaError
 from kafkaprod.protocol.messages.incremental_alter_configs import (

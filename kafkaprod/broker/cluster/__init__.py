@@ -1,9 +1,5 @@
 """What the broker knows and decides: topics, leaders, producer ids, upkeep.
 
-mutations               the quota of changes of topics (KIP-599)
-authorization           what the ACLs let through of a request: all of it, some items, or nothing
-authorized_operations   the bit sets of authorized operations (KIP-430), for clients that may do everything
-config_resources        options of all kinds of resources, as clients see and alter them
 control                 the control plane: one thread for the handlers of groups, topics, offsets and transactions
 leadership              who leads a partition: what clients believe (KIP-320), and changes on purpose
 maintenance             what the log needs from time to time: syncs, checkpoints, retention, compaction
@@ -23,25 +19,13 @@ replicated_topics       the topics of a broker in a cluster, and their replicas
 marker_replication      transaction markers in a cluster: answered when all in-sync replicas have them
 produce_replication     what a produce request with acks=all waits for in a cluster
 broker                  the broker as the handlers see it: topics, groups, offsets, ids
-acl_search              many filters over many ACLs, each entry found once
-acls                    access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does
-broker_options          the broker's options under Kafka's names: given at the start, or set by clients while it runs
-client_metrics          metrics that clients push (KIP-714)
 producer_ids            producer ids that never repeat, not even after a crash
-quotas                  quotas of users, client ids and addresses (KIP-546): kept, shown, found for a client
 alone                   the standing of a broker alone, a cluster of one: it decides itself, and at once
 former_files            the files in which a broker alone kept its metadata before it had a log for it
-replicated_settings     what clients have set, as records of the metadata
-tokens                  delegation tokens as a broker uses them: for logins, and to describe them
-scram_store             SCRAM credentials that clients set (KIP-554)
-settings                what clients have set that is no data: options, quotas, credentials, ACLs
 own_topic_requests      CreateTopics and CreatePartitions of a broker alone
 forwarded_topics        requests about topics: checked here, carried out by the controller
 own_topics              the topics of a broker alone
 own_controller          the controller of a broker alone, which is a cluster of one
 standing                a broker's standing in its cluster: what one alone does by itself
 topics                  the topics that a broker knows: the metadata image as the table that handlers read
-option_texts            what each option means, in a sentence
-topic_options           the options of topics: their types, bounds and the broker's options that hold their defaults
-option_types            types of options: what a value may be
 """

@@ -16,17 +16,9 @@ from kafkaprod.broker.calls.login import Credentials
 from kafkaprod.broker.calls.meters import Meters, TokenBucket
 from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.calls.steps import RunControl
-from kafkaprod.broker.cluster import broker_options
-from kafkaprod.broker.cluster.acls import Acls
 from kafkaprod.broker.cluster.alone import Alone
-from kafkaprod.broker.cluster.client_metrics import ClientMetrics
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
-from kafkaprod.broker.cluster.quotas import Quotas
-from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
-from kafkaprod.broker.cluster.scram_store import ScramStore
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS
 from kafkaprod.broker.cluster.standing import Standing
-from kafkaprod.broker.cluster.tokens import Tokens
 from kafkaprod.broker.cluster.topics import Topic
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller.disk_log import check_metadata_is_first
@@ -42,6 +34,14 @@ from kafkaprod.broker.coordinator.transaction_coordinator import RunLater, Trans
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
+from kafkaprod.broker.settings import broker_options
+from kafkaprod.broker.settings.acls import Acls
+from kafkaprod.broker.settings.client_metrics import ClientMetrics
+from kafkaprod.broker.settings.quotas import Quotas
+from kafkaprod.broker.settings.replicated_settings import ReplicatedSettings
+from kafkaprod.broker.settings.scram_store import ScramStore
+from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS
+from kafkaprod.broker.settings.tokens import Tokens
 from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.log_store import LogEnvironment

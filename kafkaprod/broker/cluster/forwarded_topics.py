@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE, default_values
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
+from kafkaprod.broker.settings.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE, default_values
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode

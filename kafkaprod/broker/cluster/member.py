@@ -15,7 +15,6 @@ from kafkaprod.broker.cluster.coordination import Coordination
 from kafkaprod.broker.cluster.fetch_wire import fetch_answer, fetch_request, offset_answers, offset_request
 from kafkaprod.broker.cluster.follower_fetches import FollowerFetches
 from kafkaprod.broker.cluster.replica_directories import ReplicaDirectories
-from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller import wire
@@ -29,6 +28,7 @@ from kafkaprod.broker.replication.fetcher import Answer, FetchAnswer, Fetcher, F
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
+from kafkaprod.broker.settings.replicated_settings import ReplicatedSettings
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode

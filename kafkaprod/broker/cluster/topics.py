@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.topic_options import check_option
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST, MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.controller.quorum import METADATA_TOPIC
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage
+from kafkaprod.broker.settings.topic_options import check_option
 from kafkaprod.broker.storage.format.log_config import LogConfig, parse_properties
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog

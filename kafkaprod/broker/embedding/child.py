@@ -24,8 +24,6 @@ import threading
 from typing import Any
 
 from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults
-from kafkaprod.broker.cluster.broker_options import with_options
-from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
@@ -37,6 +35,8 @@ from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
+from kafkaprod.broker.settings.broker_options import with_options
+from kafkaprod.broker.settings.client_metrics import Push
 from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import parse_policy

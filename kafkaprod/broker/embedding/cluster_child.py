@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from kafkaprod.broker.cluster import clustered
-from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, describe, event_of
@@ -25,6 +24,7 @@ from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.server.server import BrokerServer
+from kafkaprod.broker.settings.broker_options import with_options
 from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError

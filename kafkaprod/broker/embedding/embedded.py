@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
-from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expected
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
+from kafkaprod.broker.settings.client_metrics import Push
 from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import INT32_MAX

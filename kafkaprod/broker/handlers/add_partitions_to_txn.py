@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.add_partitions_to_txn import (

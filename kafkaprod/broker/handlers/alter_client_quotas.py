@@ -7,8 +7,8 @@ from functools import partial
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.quotas import Change, Entity, Quotas
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings.quotas import Change, Entity, Quotas
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.alter_client_quotas import (

@@ -6,10 +6,11 @@ from functools import partial
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.cluster import acls, config_resources
-from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers import config_resources
 from kafkaprod.broker.handlers.altered_options import alter_each
+from kafkaprod.broker.handlers.authorization import rule_of_options
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource

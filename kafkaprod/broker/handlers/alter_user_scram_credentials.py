@@ -10,7 +10,7 @@ from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.scram_store import ScramStore, keys_of
+from kafkaprod.broker.settings.scram_store import ScramStore, keys_of
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import GROUP, TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse, show_authorized_operations
-from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ConsumerMember
 from kafkaprod.broker.coordinator.consumer_member import Assignment as AssignedPartitions
 from kafkaprod.broker.coordinator.coordinators import GROUPS
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse, show_authorized_operations
 from kafkaprod.broker.metadata.features import GROUP_VERSION
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import GROUP, TOPIC
+from kafkaprod.broker.settings.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.consumer_group_describe import (

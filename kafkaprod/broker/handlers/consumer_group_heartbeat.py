@@ -11,15 +11,15 @@ from typing import Any
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import DESCRIBE, TOPIC, Acls
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.metadata.features import GROUP_VERSION
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import DESCRIBE, TOPIC, Acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import consumer_group_heartbeat as messages

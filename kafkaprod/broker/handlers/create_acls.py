@@ -6,9 +6,9 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster.acls import CHANGES_OF_STEP, Acl, check_new
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings.acls import CHANGES_OF_STEP, Acl, check_new
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.controller.events import TokenAnswer
 from kafkaprod.broker.controller.token_requests import creation_response, owner_of
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.handlers.delegation_tokens import ask_controller, may_request
 from kafkaprod.broker.metadata.tokens import USER_TYPE
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_delegation_token import CreateDelegationTokenRequest

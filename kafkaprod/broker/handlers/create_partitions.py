@@ -7,8 +7,8 @@ from functools import partial
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import failed_growth
-from kafkaprod.broker.cluster.mutations import Mutation, limited
 from kafkaprod.broker.cluster.topics import check_total
+from kafkaprod.broker.handlers.mutations import Mutation, limited
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey

@@ -7,10 +7,10 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster.acl_search import AclSearch
-from kafkaprod.broker.cluster.acls import CHANGES_OF_STEP, Acl, AclFilter, check_filter, check_removal
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings.acl_search import AclSearch
+from kafkaprod.broker.settings.acls import CHANGES_OF_STEP, Acl, AclFilter, check_filter, check_removal
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.delete_acls import (

@@ -12,11 +12,11 @@ from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.mutations import Mutation, limited
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.mutations import Mutation, limited
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import TOPIC
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster.acls import AclFilter
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.settings.acls import AclFilter
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.describe_acls import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import controller_id, live_nodes
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings.authorized_operations import CLUSTER_OPERATIONS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_cluster import (

@@ -9,11 +9,12 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster import acls, config_resources
-from kafkaprod.broker.cluster.authorization import rule_of_options
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.option_texts import text_of
+from kafkaprod.broker.handlers import config_resources
+from kafkaprod.broker.handlers.authorization import rule_of_options
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.option_texts import text_of
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.describe_configs import (

@@ -7,12 +7,12 @@ from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
-from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.delegation_tokens import may_request
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.metadata.records import DelegationTokenRecord
 from kafkaprod.broker.metadata.tokens import principal_parts
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_delegation_token import (

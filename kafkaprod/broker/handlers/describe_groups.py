@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.group import GroupState
 from kafkaprod.broker.coordinator.member import Member
+from kafkaprod.broker.settings.authorized_operations import GROUP_OPERATIONS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_groups import (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
-from kafkaprod.broker.cluster.authorized_operations import TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
 from kafkaprod.broker.cluster.topics import Topic
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import TOPIC
+from kafkaprod.broker.settings.authorized_operations import TOPIC_OPERATIONS
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_topic_partitions import (

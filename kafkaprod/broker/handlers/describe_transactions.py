@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import Transaction
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import TOPIC, TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.describe_transactions import (

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.calls.steps import finish_now, run_in_loop_steps
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.handlers.fetch_reading import Read, failed, least_bytes, read_steps
 from kafkaprod.broker.handlers.fetch_waiting import WaitingFetch
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import CLUSTER, TOPIC
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import GROUP, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.authorization import ERRORS, Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
+from kafkaprod.broker.handlers.authorization import ERRORS, Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import GROUP, TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

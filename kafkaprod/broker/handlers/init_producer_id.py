@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.config_resources import (
+from kafkaprod.broker.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,

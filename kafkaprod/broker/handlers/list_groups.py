@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, GROUP
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.group import Group
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import CLUSTER, GROUP
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

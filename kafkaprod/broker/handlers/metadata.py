@@ -13,13 +13,13 @@ import uuid
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import CLUSTER, TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse, merged, show_authorized_operations
-from kafkaprod.broker.cluster.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
 from kafkaprod.broker.cluster.topics import RESERVED_NAMES, Topic, is_legal_name
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse, merged, show_authorized_operations
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import CLUSTER, TOPIC
+from kafkaprod.broker.settings.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -6,14 +6,14 @@ from typing import Any
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offset_log import Change
 from kafkaprod.broker.coordinator.offsets import OffsetKey
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import TOPIC
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import GROUP, TOPIC
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
 from kafkaprod.broker.handlers import refusals
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import GROUP, TOPIC
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_fetch import (

@@ -24,12 +24,10 @@ from kafkaprod.broker.calls.request import (
     Ready,
 )
 from kafkaprod.broker.calls.steps import Pause, Steps, run_in_loop_steps, run_in_steps
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.cluster.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
 from kafkaprod.broker.handlers.produce_transactions import (
     Verification,
     begin_verification,
@@ -37,6 +35,8 @@ from kafkaprod.broker.handlers.produce_transactions import (
     verify,
 )
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.handlers.refusals import refuse
+from kafkaprod.broker.settings.client_metrics import Push
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

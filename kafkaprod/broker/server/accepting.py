@@ -16,13 +16,13 @@ from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.broker_options import listener_limit
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, bind_error
 from kafkaprod.broker.server.admission import Admission
 from kafkaprod.broker.server.connection_rates import ConnectionRates
 from kafkaprod.broker.server.session import Session
+from kafkaprod.broker.settings.broker_options import listener_limit
 from kafkaprod.clock import Clock
 from kafkaprod.net.poller import READABLE, Poller
 from kafkaprod.net.tls_transport import TlsTransport

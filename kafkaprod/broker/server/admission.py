@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kafkaprod.broker.cluster.broker_options import listener_limit
 from kafkaprod.broker.config import BrokerConfig, Limits
 from kafkaprod.broker.server.session import Session, SessionStage
+from kafkaprod.broker.settings.broker_options import listener_limit
 
 LOGIN_MS = 30_000
 """The time for TLS handshake and login, from accept on."""

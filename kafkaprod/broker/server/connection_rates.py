@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkaprod.broker.calls.meters import Meters, WindowedRate
-from kafkaprod.broker.cluster.quotas import QuotaTable
+from kafkaprod.broker.settings.quotas import QuotaTable
 from kafkaprod.structs import INT32_MAX
 
 MAX_WAIT_MS: Final = 1_000

@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol, cast
 
 from kafkaprod.broker import handlers
 from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, Lane, Outcome
-from kafkaprod.broker.cluster.authorization import Refuse, Special, authorized_call
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import Coordinator
 from kafkaprod.broker.handlers import refusals
+from kafkaprod.broker.handlers.authorization import Refuse, Special, authorized_call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode

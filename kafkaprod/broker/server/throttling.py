@@ -17,8 +17,8 @@ from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.meters import WINDOW_S, Meters, WindowedRate
 from kafkaprod.broker.calls.request import ClientRequest, LastResponse, NoResponse, Ready
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENTAGE, QuotaTable
 from kafkaprod.broker.metadata.tokens import principal_parts
+from kafkaprod.broker.settings.quotas import CONSUMER_BYTES, PRODUCER_BYTES, REQUEST_PERCENTAGE, QuotaTable
 from kafkaprod.protocol.frames import encode_response
 from kafkaprod.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkaprod.protocol.messages.produce import ProduceRequest

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 )
 
 from kafkaprod import Producer
-from kafkaprod.broker.cluster.config_resources import BROKER, GROUP
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
+from kafkaprod.broker.handlers.config_resources import BROKER, GROUP
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.messages import alter_client_quotas
 from kafkaprod.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse

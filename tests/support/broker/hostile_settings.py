@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Iterator
 
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.config_resources import GROUP
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST, Limits
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
+from kafkaprod.broker.handlers.config_resources import GROUP
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.frames import encode_request
 from kafkaprod.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from kafkaprod.protocol.messages.alter_user_scram_credentials import (

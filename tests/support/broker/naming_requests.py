@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kafkaprod.broker.cluster import acls
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.field_types import ArrayType, FieldType, FixedType, ScalarType, StructType
 from kafkaprod.protocol.messages import REQUESTS

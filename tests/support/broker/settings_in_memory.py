@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaprod.broker.cluster.settings import Settings
+from kafkaprod.broker.settings.settings import Settings
 
 
 class SettingsInMemory(Settings):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.broker.cluster.config_resources import CLIENT_METRICS
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.handlers.config_resources import CLIENT_METRICS
 from kafkaprod.config import ProducerConfig
 from kafkaprod.protocol.messages.incremental_alter_configs import (
     AlterableConfig,

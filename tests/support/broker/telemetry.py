@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from kafkaprod.broker.cluster.client_metrics import Push
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.settings.client_metrics import Push
 
 
 def pushes_until(

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES
+from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.cluster.acls import ACLS, ANY, Acl, AclFilter
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, QUOTAS, SCRAM
+from kafkaprod.broker.settings.acls import ACLS, ANY, Acl, AclFilter
+from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, QUOTAS, SCRAM
 from kafkaprod.broker.storage.recovery.checkpoints import encode_uuid
 from kafkaprod.errors import BrokerError, CorruptDataError
 from tests.support.broker.broker_requests import produce

@@ -14,9 +14,9 @@ import pytest
 
 from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.request import CloseConnectionError
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import REQUESTS

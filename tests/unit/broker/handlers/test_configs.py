@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.cluster import config_resources
-from kafkaprod.broker.cluster.broker_options import with_options
 from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.handlers import config_resources
+from kafkaprod.broker.settings.broker_options import with_options
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_configs, describe_configs, list_config_resources

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl, AclFilter
 from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConfig
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl, AclFilter
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

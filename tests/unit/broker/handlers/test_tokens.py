@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.calls.login import Login
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl
 from kafkaprod.broker.metadata.tokens import TokenConfig, password_of
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import create_delegation_token as create

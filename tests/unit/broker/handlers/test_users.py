@@ -10,12 +10,12 @@ import pytest
 
 from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster import acls
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION
 from kafkaprod.broker.handlers import alter_client_quotas as quotas_handler
 from kafkaprod.broker.handlers import alter_user_scram_credentials
 from kafkaprod.broker.handlers import create_acls as create_handler
 from kafkaprod.broker.handlers import delete_acls as delete_handler
+from kafkaprod.broker.settings import acls
 from kafkaprod.errors import AuthenticationError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_client_quotas as alter_quotas

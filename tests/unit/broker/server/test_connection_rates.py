@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.cluster.quotas import QuotaTable
 from kafkaprod.broker.server.connection_rates import MAX_WAIT_MS, ConnectionRates
+from kafkaprod.broker.settings.quotas import QuotaTable
 from kafkaprod.structs import INT32_MAX
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kafkaprod.broker.calls.login import Login
 from kafkaprod.broker.calls.request import NO_RESPONSE, ClientRequest, LastResponse
-from kafkaprod.broker.cluster.quotas import Change, QuotaTable
 from kafkaprod.broker.server.throttling import Throttle
+from kafkaprod.broker.settings.quotas import Change, QuotaTable
 from kafkaprod.protocol.messages.fetch import FetchResponse
 from kafkaprod.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaprod.protocol.messages.produce import ProduceRequest, ProduceResponse

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.settings import QUOTAS, Settings
+from kafkaprod.broker.settings.settings import QUOTAS, Settings
 from kafkaprod.protocol.error_codes import ErrorCode
 
 Entity = Mapping[str, str | None]

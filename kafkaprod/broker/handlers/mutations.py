@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Outcome, Ready
-from kafkaprod.broker.cluster.authorization import Handle, Refuse, merged
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.quotas import MUTATIONS
+from kafkaprod.broker.handlers.authorization import Handle, Refuse, merged
+from kafkaprod.broker.settings.quotas import MUTATIONS
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Response
 

@@ -24,9 +24,10 @@ from kafkaprod.broker.calls.request import (
     Outcome,
     Ready,
 )
-from kafkaprod.broker.cluster import acls, authorized_operations, config_resources
-from kafkaprod.broker.cluster.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.handlers import config_resources
+from kafkaprod.broker.settings import acls, authorized_operations
+from kafkaprod.broker.settings.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Response

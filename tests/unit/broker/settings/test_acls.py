@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls, check_new
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl, AclFilter, Acls, check_new
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.settings_in_memory import SettingsInMemory
 

@@ -8,14 +8,14 @@ import uuid
 import pytest
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.client_metrics import (
+from kafkaprod.broker.settings.client_metrics import (
     MAX_BYTES,
     MAX_SUBSCRIPTIONS,
     ClientMetrics,
     Push,
     check_match,
 )
-from kafkaprod.broker.cluster.settings import METRICS_OPTIONS
+from kafkaprod.broker.settings.settings import METRICS_OPTIONS
 from kafkaprod.compression import make_codec
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode

@@ -15,16 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.scram_store import MECHANISMS
-from kafkaprod.broker.cluster.settings import (
-    ACLS,
-    BROKER_OPTIONS,
-    GROUP_OPTIONS,
-    METRICS_OPTIONS,
-    QUOTAS,
-    SCRAM,
-    Settings,
-)
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import AclFields, ClusterImage, QuotaEntity
 from kafkaprod.broker.metadata.records import (
@@ -36,6 +26,16 @@ from kafkaprod.broker.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
     encode,
+)
+from kafkaprod.broker.settings.scram_store import MECHANISMS
+from kafkaprod.broker.settings.settings import (
+    ACLS,
+    BROKER_OPTIONS,
+    GROUP_OPTIONS,
+    METRICS_OPTIONS,
+    QUOTAS,
+    SCRAM,
+    Settings,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kafkaprod.broker.calls.login import SCRAM_HASHES, Credentials, ScramKeys, scram_keys_of
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.settings import SCRAM, Settings
+from kafkaprod.broker.settings.settings import SCRAM, Settings
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.security.scram import MIN_ITERATIONS
 

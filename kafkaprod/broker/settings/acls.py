@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.settings import ACLS, Settings
+from kafkaprod.broker.settings.settings import ACLS, Settings
 from kafkaprod.protocol.error_codes import ErrorCode
 
 ANY = 1  # in filters, of all kinds

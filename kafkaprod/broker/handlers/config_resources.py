@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster import broker_options, topic_options
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.client_metrics import MAX_SUBSCRIPTIONS, check_match, check_metrics
-from kafkaprod.broker.cluster.option_types import TYPE_LONG, TYPE_PASSWORD, TYPE_STRING, OptionType, int32, list_of
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
-from kafkaprod.broker.cluster.topic_options import (
+from kafkaprod.broker.cluster.topics import Topic, refuse_internal
+from kafkaprod.broker.config import BrokerConfig
+from kafkaprod.broker.settings import broker_options, topic_options
+from kafkaprod.broker.settings.client_metrics import MAX_SUBSCRIPTIONS, check_match, check_metrics
+from kafkaprod.broker.settings.option_types import TYPE_LONG, TYPE_PASSWORD, TYPE_STRING, OptionType, int32, list_of
+from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS
+from kafkaprod.broker.settings.topic_options import (
     BROKER_NAMES,
     BROKER_SOURCE,
     DEFAULT_SOURCE,
@@ -23,8 +25,6 @@ from kafkaprod.broker.cluster.topic_options import (
     DYNAMIC_DEFAULT_SOURCE,
     TOPIC_SOURCE,
 )
-from kafkaprod.broker.cluster.topics import Topic, refuse_internal
-from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 

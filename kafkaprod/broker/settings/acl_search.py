@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkaprod.broker.cluster.acls import ANY, LITERAL, MATCH, PREFIXED, WILDCARD, Acl, AclFilter
+from kafkaprod.broker.settings.acls import ANY, LITERAL, MATCH, PREFIXED, WILDCARD, Acl, AclFilter
 
 _NAME: Final = Acl._fields.index("name")
 _PATTERN: Final = Acl._fields.index("pattern_type")

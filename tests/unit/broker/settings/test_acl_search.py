@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acl_search import AclSearch
-from kafkaprod.broker.cluster.acls import Acl, AclFilter
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acl_search import AclSearch
+from kafkaprod.broker.settings.acls import Acl, AclFilter
 
 NAMES = ["a", "ab", "abc", "b", "bc", "*"]
 

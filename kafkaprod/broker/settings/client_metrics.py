@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster.settings import METRICS_OPTIONS, Settings
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
+from kafkaprod.broker.settings.settings import METRICS_OPTIONS, Settings
 from kafkaprod.clock import NEVER_MS
 from kafkaprod.compression import CODEC_IDS, OFFERED_CODECS, decompress
 from kafkaprod.errors import ConfigError, CorruptDataError

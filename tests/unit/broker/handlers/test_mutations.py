@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.cluster.quotas import Change
+from kafkaprod.broker.settings.quotas import Change
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,

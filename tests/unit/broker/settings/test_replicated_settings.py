@@ -8,18 +8,18 @@ import pytest
 
 from kafkaprod.broker.calls.login import Credentials
 from kafkaprod.broker.calls.refusal import RequestRefusedError
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl, AclFilter, Acls
-from kafkaprod.broker.cluster.quotas import Change, Quotas
-from kafkaprod.broker.cluster.replicated_settings import ReplicatedSettings
-from kafkaprod.broker.cluster.scram_store import ScramStore, keys_of
-from kafkaprod.broker.cluster.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, SCRAM
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import ChangeSettings, SettingsAnswer
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.records import TopicRecord
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl, AclFilter, Acls
+from kafkaprod.broker.settings.quotas import Change, Quotas
+from kafkaprod.broker.settings.replicated_settings import ReplicatedSettings
+from kafkaprod.broker.settings.scram_store import ScramStore, keys_of
+from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, SCRAM
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
 from kafkaprod.protocol.schema import Request, Response

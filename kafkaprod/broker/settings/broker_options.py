@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from kafkaprod.broker.cluster.option_types import (
+from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
+from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
+from kafkaprod.broker.settings.option_types import (
     TYPE_BOOLEAN,
     TYPE_DOUBLE,
     TYPE_INT,
@@ -25,9 +27,7 @@ from kafkaprod.broker.cluster.option_types import (
     password,
     string,
 )
-from kafkaprod.broker.cluster.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
-from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
-from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
+from kafkaprod.broker.settings.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX

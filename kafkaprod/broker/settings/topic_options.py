@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaprod.broker.cluster.option_types import OptionType, boolean, choice, decimal, int32, int64, list_of
+from kafkaprod.broker.settings.option_types import OptionType, boolean, choice, decimal, int32, int64, list_of
 from kafkaprod.broker.storage.format.log_config import COMPRESSION_TYPES, INT64_MAX, LogConfig
 from kafkaprod.errors import ConfigError
 

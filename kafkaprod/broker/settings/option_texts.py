@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaprod.broker.cluster.topic_options import BROKER_NAMES
+from kafkaprod.broker.settings.topic_options import BROKER_NAMES
 
 _NO_USE: Final = " Kept and shown; this broker has no use for it."
 

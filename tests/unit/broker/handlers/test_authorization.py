@@ -10,10 +10,10 @@ import pytest
 
 from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.request import CloseConnectionError
-from kafkaprod.broker.cluster import acls
-from kafkaprod.broker.cluster.acls import Acl
-from kafkaprod.broker.cluster.authorization import ITEM_RIGHTS, RIGHTS
+from kafkaprod.broker.handlers.authorization import ITEM_RIGHTS, RIGHTS
 from kafkaprod.broker.server.router import HANDLERS, PEER_APIS, SPECIAL_RULES
+from kafkaprod.broker.settings import acls
+from kafkaprod.broker.settings.acls import Acl
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import REQUESTS
@@ -70,7 +70,7 @@ def allow(box: BrokerWithoutSockets, operation: int, resource_type: int, name: s
 
 
 def test_every_api_has_its_rule() -> None:
-    # Give a new API its line in kafkaprod/broker/cluster/authorization.py, its module an `authorize`,
+    # Give a new API its line in kafkaprod/broker/handlers/authorization.py, its module an `authorize`,
     # or its key a place here if no ACL can refuse it.
     assert set(HANDLERS) == {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES, *OPEN, *BY_PRINCIPAL, *PEER_APIS}
     assert not (OPEN | BY_PRINCIPAL) & {*RIGHTS, *ITEM_RIGHTS, *SPECIAL_RULES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.broker.cluster.topic_options import (
+from kafkaprod.broker.settings.topic_options import (
     BROKER_NAMES,
     TOPIC_OPTIONS,
     UNUSED_DEFAULTS,
