@@ -12,7 +12,7 @@ import sys
 import typing
 from importlib.machinery import EXTENSION_SUFFIXES
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 
 def _refuse_unbuilt_tree(directory: str) -> None:
