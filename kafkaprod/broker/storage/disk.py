@@ -8,6 +8,7 @@ directory would make the broker write elsewhere. Errors are OSError as the syste
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -190,6 +191,22 @@ def check_owner(path: str) -> None:
             f"data directory {path} has mode {stat.S_IMODE(status.st_mode):04o}: every user may write to it. "
             f"Use another one, or: chmod 700 {path}"
         )
+
+
+def make_directory(disk: Disk, path: str) -> None:
+    """Make a directory, and those above it that are missing, by the umask; all of them are on the disk then.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    missing = [path]
+    while not os.path.isdir(above := os.path.dirname(missing[-1])):
+        missing.append(above)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    disk.mkdir(path)
+    for made in missing:
+        with contextlib.suppress(PermissionError):  # the one above may be one that this process can only write to
+            disk.sync_dir(os.path.dirname(made))
 
 
 def write_at(disk: Disk, file: LogFile, data: BytesLike, position: int) -> None:

@@ -86,7 +86,7 @@ class ManifestFile:
     def _open_lock(self, path: Path) -> int:
         while True:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                _make_directory(self.path.parent)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _OPENING, _OWNER_ONLY)
             except OSError as error:
                 raise self._cannot_be_written(error) from error
@@ -161,7 +161,7 @@ class ManifestFile:
     def _replace(self, content: bytes) -> None:
         beside = self.path.with_name(self.path.name + ".new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _make_directory(self.path.parent)
             with contextlib.suppress(FileNotFoundError):
                 beside.unlink()
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPENING, _OWNER_ONLY)
@@ -170,7 +170,7 @@ class ManifestFile:
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, self.path)
-            self._sync_directory()
+            _sync_directory(self.path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink()
@@ -182,12 +182,24 @@ class ManifestFile:
             "without one: --no-manifest"
         )
 
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def _make_directory(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, and have them on the disk: a power cut must not take them
+    with what will be in them.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.is_dir()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        with contextlib.suppress(PermissionError):  # one above may be made for writing only
+            _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _existing(directory: Path) -> Path:

@@ -23,6 +23,7 @@ from kafkaprod.broker.storage.disk import (
     LogFile,
     check_owner,
     is_directory,
+    make_directory,
     replace_file,
     replace_file_durably,
 )
@@ -440,8 +441,7 @@ def open_log_dir(
     """
     path = os.path.realpath(path)
     if not os.path.isdir(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        environment.disk.mkdir(path)
+        make_directory(environment.disk, path)
     check_owner(path)
     lock = lock_directory(environment.disk, path)
     identity = load_identity(environment.disk, path, node_id, cluster_id)

@@ -16,6 +16,7 @@ from kafkaprod.loader.bad_rows import DeadLetterFile
 from kafkaprod.loader.opening.errors import BadRow, LoadError, is_temporary
 from kafkaprod.loader.positions.manifest import CHECKSUM, Manifest, PartitionState, Position
 from kafkaprod.loader.positions.manifest_file import ManifestFile
+from tests.support.power_cuts import power_cuts
 
 
 def manifest() -> Manifest:
@@ -204,3 +205,34 @@ def test_a_manifest_that_could_not_be_read_again_does_not_replace_a_good_one(fil
     with pytest.raises(LoadError, match=r"is left as it was, .* the 2 partitions do not agree"):
         file.write(bad)
     assert file.read() == good
+
+
+def test_a_power_cut_leaves_the_old_manifest_or_the_new_one(file: ManifestFile) -> None:
+    old, new = manifest(), manifest()
+    new.finish()
+    file.write(old)
+    texts = {each.to_json().encode() for each in (old, new)}
+    with power_cuts(file.path.parent) as cuts:
+        file.write(new)
+    assert {image[file.path.name] for image in cuts.images} == texts
+    assert {image[file.path.name] for image in cuts.last_images} == {new.to_json().encode()}
+
+
+@pytest.mark.parametrize("directory", [".", "state", "state/of/loads"])
+def test_the_first_manifest_outlives_a_power_cut_with_the_directories_it_is_in(tmp_path: Path, directory: str) -> None:
+    file = ManifestFile(tmp_path / directory / ".a.load.json")
+    with power_cuts(tmp_path) as cuts, file.locked():
+        file.write(manifest())
+    text, name = manifest().to_json().encode(), os.path.normpath(f"{directory}/.a.load.json")
+    assert {image.get(name) for image in cuts.images} == {None, text}
+    assert {image.get(name) for image in cuts.last_images} == {text}
+
+
+def test_a_power_cut_leaves_the_manifest_that_is_put_back_or_the_last_one(file: ManifestFile) -> None:
+    old, new = manifest(), manifest()
+    new.finish()
+    file.write(new)
+    with power_cuts(file.path.parent) as cuts:
+        file.put_back(old.to_json().encode())
+    assert {image[file.path.name] for image in cuts.images} == {each.to_json().encode() for each in (old, new)}
+    assert {image[file.path.name] for image in cuts.last_images} == {old.to_json().encode()}
