@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.table_of_edges import EDGES
+from tests.mutants.table_of_kinds import KINDS
 from tests.mutants.table_of_silence import SILENT
 
 MUTANTS = [
@@ -270,4 +271,5 @@ MUTANTS = [
     ),
     *EDGES,
     *SILENT,
+    *KINDS,
 ]

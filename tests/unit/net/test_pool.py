@@ -669,6 +669,33 @@ def test_a_throttled_node_gets_nothing_until_the_time_is_over(make_pool: MakePoo
         pool.close()
 
 
+@pytest.mark.parametrize("in_flight", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("throttles_ms", "timeout_ms"),
+    [([], 30_000), ([1], 30_001), ([20_000], 50_000), ([10_000, 5_000], 45_000), ([40_000], 60_000)],
+)
+def test_requests_in_flight_have_the_time_of_each_throttle_more(
+    make_pool: MakePool, clock: ManualClock, in_flight: int, throttles_ms: list[int], timeout_ms: int
+) -> None:
+    """Up to twice their own: whoever is throttled is answered later (KIP-219)."""
+    with BrokerThread() as server:
+        pool = make_pool()
+        pool.set_bootstrap([server.address])
+        until_ready(pool, clock)
+        for number in range(in_flight):
+            produce(pool, -1, number, now_ms=clock.now_ms(), timeout_ms=30_000)
+        for throttle_ms in throttles_ms:
+            pool.throttle(-1, throttle_ms, clock.now_ms())
+        clock.advance(timeout_ms - 1)
+        assert pool.poll(0) == []
+        assert pool.in_flight_count(-1) == in_flight
+        clock.advance(1)
+        failed = receive(pool, in_flight)
+        assert [(request.on_done, type(request.error)) for request in failed] == [
+            (number, RequestTimedOutError) for number in range(in_flight)
+        ]
+
+
 def test_throttle_without_measure_is_obeyed_for_a_minute_and_logged_once(
     make_pool: MakePool, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -189,6 +189,37 @@ def test_batches_of_a_topic_have_its_own_codec(
             engine.append(RECORD, topic=topic)
     batches = take_by_topic(engine)
     assert {topic: codec_ids_of(batches, topic) for topic in batches} == expected
+
+
+@pytest.mark.parametrize(
+    "counts", [(1, 4), (4, 5, 64), (1, 2, 3, 4), (4, 2, 6), (8, 1, 9)], ids=lambda counts: "-".join(map(str, counts))
+)
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_partitions_that_come_later_have_all_that_their_topic_has(counts: tuple[int, ...], is_recreated: bool) -> None:
+    own_ms = 7
+    engine = engine_of(
+        (OTHER_SIZE, OTHER_SIZE, own_ms, 1, True),
+        leaders=[1] * counts[0],
+        codec=codec_of("lz4"),
+        topic_codecs=(codec_of("zstd"),),
+    )
+    for number, count in enumerate(counts):
+        engine.lead([1] * count, OTHER, topic_id=bytes([number if is_recreated else 1]) * 16)
+        for partition in range(count):
+            engine.append(RECORD, partition, OTHER)
+            assert engine.ready_nodes() == []
+            engine.clock.advance(own_ms)
+            assert engine.ready_nodes() == [1], "its linger_ms is the topic's"
+            batches = take_by_topic(engine)
+            assert codec_ids_of(batches, OTHER) == {4}, "its codec is the topic's"
+            for _ in range(6):
+                engine.append(RECORD, partition, OTHER)
+            assert engine.ready_nodes() == [1], "its batch_size is the topic's"
+            assert record_counts_of(take_by_topic(engine)[OTHER]) == [OTHER_SIZE // 500 - 1] * 3
+
+
+def record_counts_of(batches: Sequence[bytes]) -> list[int]:
+    return [len(reader.records()) for batch in batches for reader in read_batches(batch, decompress)]
 
 
 def test_request_has_room_for_plain_batches_beside_those_that_become_small() -> None:

@@ -17,9 +17,21 @@ import pytest
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.buffer_pool import BufferPool
+from kafkaprod._core.records.batch_reader import read_batches
 from kafkaprod._core.requests.drain import Drain
-from kafkaprod.compression import Codec, make_codec
-from tests.support.core.core_engine import TOPIC, Engine, batches_of, partitions_of, requeue, succeed, values_of
+from kafkaprod.compression import Codec, decompress, make_codec
+from tests.support.codecs import codec_of
+from tests.support.core.core_engine import (
+    TOPIC,
+    Engine,
+    batches_of,
+    body_of,
+    partitions_of,
+    requeue,
+    succeed,
+    values_of,
+)
+from tests.support.core.core_model import decode_produce_body
 
 LINGER = 5
 LINGER_SLACK_US = 150
@@ -380,6 +392,43 @@ def test_worker_that_refuses_one_batch_fails_only_that() -> None:
     assert engine.pool.in_use == 0
 
 
+PARTITIONS = 8
+
+
+@pytest.mark.parametrize("refused", [(), (0,), (3,), (7,), (1, 2, 6), tuple(range(1, PARTITIONS))])
+@pytest.mark.parametrize("worker_count", [0, 1, 2, 4, PARTITIONS])
+def test_each_batch_is_sent_with_what_its_own_records_became(worker_count: int, refused: tuple[int, ...]) -> None:
+    codec = codec_of("lz4")
+
+    def compress(parts: Any) -> bytes:
+        content = b"".join(bytes(part) for part in parts)
+        if any(content_of(partition) in content for partition in refused):
+            raise ValueError("cannot compress this")
+        return codec.compress([content])
+
+    with ThreadPoolExecutor(worker_count or 1) as executor:
+        workers = executor if worker_count else None
+        engine = Engine(leaders=[1] * PARTITIONS, codec=codec._replace(compress=compress), workers=workers)
+        futures = [engine.append(content_of(partition), partition) for partition in range(PARTITIONS)]
+        request = engine.take()
+        batches = decode_produce_body(7, body_of(request)).batches
+        succeed(request)
+    found = {partition: values_in(batch) for _, partition, batch in batches}
+    sent = [partition for partition in range(PARTITIONS) if partition not in refused]
+    assert found == {partition: [content_of(partition)] for partition in sent}
+    assert [number for number, future in enumerate(futures) if future.failed()] == list(refused)
+    assert engine.pool.in_use == 0
+
+
+def content_of(partition: int) -> bytes:
+    """Content of which no two partitions have the same, nor of the same length."""
+    return b"content of partition %d, " % partition * (partition + 1)
+
+
+def values_in(batch: bytes) -> list[bytes | None]:
+    return [record.value for reader in read_batches(batch, decompress) for record in reader.records()]
+
+
 def test_workers_that_have_shut_down_are_done_without() -> None:
     workers = ThreadPoolExecutor(1)
     workers.shutdown()
@@ -403,6 +452,29 @@ def test_request_whose_every_batch_the_codec_refuses_is_none() -> None:
 
 
 # Fairness
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+@pytest.mark.parametrize("between", [[], ["same"], ["same", "same"], ["grown"], ["another topic"]])
+def test_each_partition_has_its_turn_whatever_the_metadata_says_meanwhile(count: int, between: list[str]) -> None:
+    engine = Engine(leaders=[1] * count, batch_size=1000, max_request_bytes=1000, linger_ms=0)
+    leaders, topics = [1] * count, 0
+    for partition in range(count):
+        for _ in range(3):
+            engine.append(FULL, partition)
+    sent: list[int] = []
+    while len(sent) < 3 * count:
+        (partition,) = partitions_of(request := engine.take())
+        succeed(request)
+        sent.append(partition)
+        for change in between:
+            leaders += [1] * (change == "grown")
+            topics += change == "another topic"
+            engine.lead(leaders)
+            if topics:
+                engine.lead([1], f"topic {topics}")
+    for first in range(0, 3 * count, count):
+        assert sorted(sent[first : first + count]) == list(range(count))
 
 
 def test_a_node_with_one_partition_is_not_starved_by_one_with_two_thousand() -> None:

@@ -106,6 +106,26 @@ def test_a_fetch_above_the_quota_gets_an_empty_answer_that_does_not_count(box: B
     assert has_records.count(True) > 2  # no client starves
 
 
+@pytest.mark.parametrize("repeated", [1, 2, 5])
+def test_answers_that_a_quota_withholds_count_for_none_of_the_next_ones(
+    box: BrokerWithoutSockets, repeated: int
+) -> None:
+    produce(box, make_batch([b"x" * 6_000]))
+    set_quota(box, FETCH, 1_000.0, client_id="c")
+    throttle, request = Throttle(box.broker), sent(box, fetch_request(0), 11)
+
+    def ask() -> int:
+        (ready,) = box.begin(request.body, 11)
+        return throttle.charge(request, ready, 100, 0)[1]
+
+    assert ask() == 0
+    first = ask()
+    assert 2_000 < first < 3_000
+    assert [ask() for _ in range(repeated)] == [first] * repeated
+    box.clock.advance(11_000)
+    assert [ask(), ask()] == [0, first]
+
+
 def test_the_time_of_threads_counts_up_to_a_second(box: BrokerWithoutSockets) -> None:
     set_quota(box, TIME, 1.0, client_id=None)
     throttle = Throttle(box.broker)

@@ -183,6 +183,28 @@ def test_epochs_are_derived_from_the_log_when_their_file_is_missing_or_torn(tmp_
         assert found.writes["leader-epoch-checkpoint"] == expected
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize(
+    ("log_start", "expected"),
+    [
+        (0, [(0, 0), (1, 10), (2, 20)]),
+        (9, [(0, 9), (1, 10), (2, 20)]),
+        (10, [(1, 10), (2, 20)]),
+        (15, [(1, 15), (2, 20)]),
+        (20, [(2, 20)]),
+        (29, [(2, 29)]),
+        (30, [(2, 30)]),
+        (31, []),
+    ],
+)
+def test_leader_epochs_begin_at_the_log_start_that_is_known(
+    tmp_path: Path, log_start: int, expected: list[tuple[int, int]], *, is_closed: bool
+) -> None:
+    make_directory(tmp_path, is_closed=is_closed)
+    found = recover(image_of(tmp_path), SMALL, is_clean=is_closed, recovery_point=0, log_start_offset=log_start)
+    assert found.epochs.entries == expected
+
+
 def test_recovered_data_is_synced_before_it_is_served(tmp_path: Path) -> None:
     make_directory(tmp_path, is_closed=False)
     disk = FaultyDisk()
