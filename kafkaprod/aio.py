@@ -31,6 +31,7 @@ from kafkaprod.metrics import Snapshot
 from kafkaprod.producer import Producer
 from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import NodeHealth, RecordMetadata
+from kafkaprod.text import plain_text
 
 if TYPE_CHECKING:
     from kafkaprod._core.records.record_arguments import _Headers
@@ -192,7 +193,7 @@ class AsyncProducer(Hosted):
     async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
         """Producer.list_topics without blocking the event loop."""
         self._host.check_usable()
-        names = [topics] if isinstance(topics, str) else topics
+        names = [plain_text(topics)] if isinstance(topics, str) else topics
 
         def describe() -> ClusterInfo:
             from kafkaprod.admin.cluster import describe_cluster

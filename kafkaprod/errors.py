@@ -41,7 +41,8 @@ transaction), and `context`, a dict with any of topic, partition, node, api, cor
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import copy
+from typing import Any, Literal, TypeVar
 
 from kafkaprod.text import printable as printable  # its public place for the rest of the package
 
@@ -83,6 +84,41 @@ class KafkaError(Exception):
     def __init__(self, message: str = "", **context: Any) -> None:
         super().__init__(printable(message))
         self.context: dict[str, Any] = context
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {name: value for name, value in self.__dict__.items() if name != "result"}  # it belongs to a producer
+        return type(self), self.args, state
+
+
+AnyError = TypeVar("AnyError", bound=BaseException)
+
+
+def copy_to_raise(error: AnyError) -> AnyError:
+    """Return a new error that says the same, with the same cause: to be raised in place of one that is kept.
+
+    `raise` leaves the caller's frame, with all its variables, in the error's traceback. A kept error would keep them
+    alive, grow with each caller, and show one caller's variables in the report of another.
+    """
+    new: Any
+    kind: Any = type(error)
+    if isinstance(error, KafkaError):
+        new = kind.__new__(kind)
+        new.args = error.args
+        new.__dict__.update(error.__dict__)
+        new.context = dict(error.context)
+    else:
+        try:
+            new = copy.copy(error)
+        except Exception:  # a class of the program's that cannot be copied
+            return error.with_traceback(None)
+    notes = getattr(error, "__notes__", None)
+    if notes is not None:
+        new.__notes__ = list(notes)
+    new.__cause__ = error.__cause__
+    new.__context__ = error.__context__
+    new.__suppress_context__ = error.__suppress_context__
+    copied: AnyError = new
+    return copied
 
 
 class ConfigError(KafkaError, ValueError):

@@ -26,6 +26,7 @@ from kafkaprod.intake.checks import ColumnLike
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
 from kafkaprod.structs import NodeHealth
+from kafkaprod.text import plain_text
 from kafkaprod.threads import importing
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
@@ -360,7 +361,7 @@ class Producer(Hosted, RecordSender):
         Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
         """
         self._host.check_usable()
-        names = [topics] if isinstance(topics, str) else topics
+        names = [plain_text(topics)] if isinstance(topics, str) else topics
         found: ClusterInfo = _cluster_calls().describe_cluster(self.config, names, timeout)
         return found
 

@@ -10,6 +10,11 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e
 _SHORT = {"\n": "\\n", "\r": "\\r"}
 
 
+def plain_text(text: str) -> str:
+    """Return the characters of a member of a StrEnum, a numpy.str_ or another subclass of str as a str itself."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def printable(text: str, limit: int | None = None) -> str:
     r"""Escape what a terminal or a log would obey: control characters, line ends, changes of direction.
 

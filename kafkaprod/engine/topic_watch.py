@@ -13,7 +13,7 @@ from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.clock import Clock
 from kafkaprod.engine.steps import MakeWaiter, Steps
-from kafkaprod.errors import BootstrapError, KafkaError, MetadataTimeoutError
+from kafkaprod.errors import BootstrapError, KafkaError, MetadataTimeoutError, copy_to_raise
 from kafkaprod.text import counted
 
 POLL_S = 1.0  # longest sleep before the next check that the producer is still usable
@@ -124,7 +124,7 @@ class TopicWatch:
         check_usable()
         error = waiter.error or self._hopeless
         if error is not None:
-            raise error.with_traceback(None)  # shared: it must not collect the frames of every caller
+            raise copy_to_raise(error)
         self._wanted[waiter.topic] = None
         self._wakeup()
         now_ms = self._clock.now_ms()
@@ -217,7 +217,7 @@ class TopicWatch:
 def _after(trouble: KafkaError, limit: str) -> KafkaError:
     """Return why a call gave up: `trouble`, which lasted for all of a limit."""
     if not isinstance(trouble, BootstrapError):
-        return trouble
+        return copy_to_raise(trouble)
     error = BootstrapError(f"{trouble}; gave up after {limit}, the next call tries again", **trouble.context)
     error.__cause__ = trouble.__cause__
     return error

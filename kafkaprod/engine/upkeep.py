@@ -76,6 +76,7 @@ class Upkeep:
         self._next_observation_ms = 0
         self._next_closing_ms = 0
         self._last_answering_node: int | None = None
+        self._unapplied: dict[str, KafkaError] = {}  # topics whose metadata could not be applied, and why
         self.last_errors: dict[tuple[str, int], tuple[int, KafkaError]] = {}
         self.topic_names: dict[uuid.UUID, str] = {}
         self.is_observed = True
@@ -154,12 +155,14 @@ class Upkeep:
             return
         self._identity.note_cluster(is_known=True)
         self.apply_metadata(now_ms)
-        self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing())
+        self._topic_watch.tell(self._metadata.take_topic_errors(), self._metadata.take_missing() | self._unapplied)
 
     def apply_metadata(self, now_ms: int) -> None:
         """Apply changed metadata to the core's leaders and the pool's nodes."""
         changed = self._metadata.take_changes()
         snapshot = self._metadata.snapshot
+        changed += [name for name in self._unapplied if name in snapshot.topics and name not in changed]
+        self._unapplied = {}
         self._pool.update_nodes(
             snapshot.nodes, None if self._config.metadata_cluster_check_enable is False else snapshot.cluster_id
         )
@@ -170,7 +173,14 @@ class Upkeep:
             self._placement.prefer_nodes(node_id for node_id, node in snapshot.nodes.items() if node.rack == rack)
         for name in changed:
             topic = snapshot.topics[name]
-            self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
+            try:
+                self._accumulator.set_topic(name, topic.leaders, topic.leader_epochs, topic.topic_id)
+            except MemoryError:
+                raise
+            except Exception as error:  # of this topic alone: it is the reason for who waits, and tried again
+                logger.exception("the metadata of topic %r could not be applied", name)
+                self._unapplied[name] = KafkaError(f"its metadata could not be applied: {error!r}", topic=name)
+                continue
             if topic.topic_uuid is not None:
                 self.topic_names[topic.topic_uuid] = name
             self.fail_removed_partitions(name)

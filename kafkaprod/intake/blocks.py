@@ -27,7 +27,7 @@ from kafkaprod.errors import (
     SerializationError,
 )
 from kafkaprod.hooks.interceptors import RecordBlock
-from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records
+from kafkaprod.intake.checks import MAX_PARTITION, ColumnLike, as_column, as_records, checked_topic
 from kafkaprod.intake.records import Intake
 from kafkaprod.threads import importing
 
@@ -79,6 +79,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_many."""
+        topic = checked_topic(topic)
         transaction = self._host.check_sending()
         if self._hooks.has_any:
             values = as_records(values, "values")
@@ -112,6 +113,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_columns."""
+        topic = checked_topic(topic)
         transaction = self._host.check_sending()
         return (
             yield from self._send_block(
@@ -143,6 +145,7 @@ class BlockIntake:
         make_waiter: MakeWaiter = Waiter,
     ) -> Steps[TableResult]:
         """Steps of Producer.send_table."""
+        topic = None if topic is None else checked_topic(topic)
         tables = _tables()
         transaction = self._host.check_sending()
         plan = tables.TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)

@@ -11,6 +11,7 @@ from typing import Any, Final, SupportsIndex, TypeAlias
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
+from kafkaprod.text import plain_text
 
 MAX_PARTITION: Final = (1 << 31) - 1
 MAX_TIMESTAMP_MS: Final = (1 << 63) - 1
@@ -27,6 +28,13 @@ def checked_partition(partition: SupportsIndex) -> int:
 def checked_timestamp(timestamp_ms: SupportsIndex) -> int:
     """Raises InvalidRecordError for what is no time in ms since the epoch."""
     return checked_integer(timestamp_ms, "timestamp_ms", 0, MAX_TIMESTAMP_MS)
+
+
+def checked_topic(topic: str) -> str:
+    """Return a topic's name as a str that is no subclass. Raises ArgumentTypeError for what is no text."""
+    if not isinstance(topic, str):
+        raise ArgumentTypeError(f"topic must be str, not {type(topic).__name__}")
+    return plain_text(topic)
 
 
 def check_topic_name(topic: str) -> None:

@@ -21,10 +21,11 @@ from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import ArgumentTypeError, BufferFullError, NodeBufferFullError
+from kafkaprod.errors import BufferFullError, NodeBufferFullError, copy_to_raise
 from kafkaprod.hooks.interceptors import ProducerRecord
-from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp
+from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp, checked_topic
 from kafkaprod.intake.drops import Drops
+from kafkaprod.text import plain_text
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 ISOLATION_POLL_S: Final = 0.05  # and at whether the node that a record waits for is sick
@@ -50,10 +51,15 @@ class SendCall:
     need: Callable[[], int]
 
     def __init__(self, record: ProducerRecord, deadline_ms: int, transaction: int) -> None:
-        self.record = record
+        self.record = record if type(record.topic) is str else _with_plain_topic(record)
         self.transaction = transaction
         self.deadline_ms = deadline_ms
         self.is_prepared = False
+
+
+def _with_plain_topic(record: ProducerRecord) -> ProducerRecord:
+    """Return the record with a topic that is no subclass of str; what is no text is left to be refused."""
+    return record._replace(topic=plain_text(record.topic)) if isinstance(record.topic, str) else record
 
 
 class Intake:
@@ -153,7 +159,7 @@ class Intake:
         """Return the result of a record that found no memory."""
         record = call.record
         error = drops.error_for(record.topic, lambda: self._buffer_full(record.topic, call.need(), 0))
-        self._hooks.on_refused(record.topic, record.partition, error)
+        self._hooks.on_refused(record.topic, record.partition, copy_to_raise(error))
         return drops.drop(error, record.topic, record.partition)
 
     def _prepare(self, call: SendCall, queues: TopicQueues) -> None:
@@ -177,6 +183,7 @@ class Intake:
 
     def partitions_for(self, topic: str, make_waiter: MakeWaiter) -> Steps[set[int]]:
         """Steps of Producer.partitions_for."""
+        topic = checked_topic(topic)
         self.host.check_usable()
         queues = yield from self.queues(topic, None, self.deadline_ms(), make_waiter)
         return set(range(queues.partition_count))
@@ -190,8 +197,7 @@ class Intake:
 
     def known_queues(self, topic: str, partition: Any) -> TopicQueues | None:
         """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
-        if not isinstance(topic, str):
-            raise ArgumentTypeError(f"topic must be str, not {type(topic).__name__}")
+        topic = checked_topic(topic)
         number = None if partition is None else checked_partition(partition)
         queues = self.accumulator.topics.get(topic)
         if queues is not None and (number is None or number < queues.partition_count):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
-from kafkaprod.errors import ForkedProducerError, IllegalStateError
+from kafkaprod.errors import ForkedProducerError, IllegalStateError, copy_to_raise
 from kafkaprod.results.record_wait import await_record, call_in_loop, forget_in_loop, loop_waiter
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class FailureLedger:
 
     def take(self) -> tuple[int, Exception | None]:
         """Return how many records failed unseen and the first one's error; they count as seen from now on."""
-        return self._take(2 * MAX_UNSEEN_BATCHES)
+        total, first = self._take(2 * MAX_UNSEEN_BATCHES)
+        return total, None if first is None else copy_to_raise(first)
 
     def _take(self, most: int) -> tuple[int, Exception | None]:
         """Take the sums and the oldest batches, `most` of them."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.queues.blocks import Block
-from kafkaprod.errors import broker_code
+from kafkaprod.errors import broker_code, copy_to_raise
 from kafkaprod.results.batch import BatchCompletion
 from kafkaprod.results.rows import Deadline, RowsResult
 from kafkaprod.results.shown import outcome_table
@@ -51,7 +51,7 @@ class BlockResult(RowsResult):
     def refuse_rest(self, error: Exception) -> BlockResult:
         """Give the rows that are not queued this error, and return the object."""
         self._refused_rows = self._block.rows_left
-        self._refused = error
+        self._refused = copy_to_raise(error)  # the other one goes to the caller
         return self
 
     @functools.cached_property
@@ -142,8 +142,19 @@ class BlockResult(RowsResult):
         return self.peek_error()
 
     def peek_error(self) -> Exception | None:
-        """Return the error of some row that failed, None if none did; does not count as having seen it."""
-        return next((batch.error for batch, _, _ in self._failed_runs()), self._refused)
+        """Return the error of some row that failed, None if none did; does not count as having seen it.
+
+        A row that the broker named comes first: the error of its neighbours does not say what is wrong.
+        """
+        error = None
+        for batch, index, length in self._failed_runs():
+            named = batch.record_errors or {}
+            own = next((named[row] for row in sorted(named) if index <= row < index + length), None)
+            if own is not None:
+                return copy_to_raise(own)
+            error = error or batch.error
+        error = error or self._refused
+        return None if error is None else copy_to_raise(error)
 
     def _failed_runs(self) -> Iterator[tuple[BatchCompletion, int, int]]:
         for completion, _, first, count in self._row_runs:
@@ -177,9 +188,15 @@ class BlockResult(RowsResult):
         for rows, batch, first in self._pieces():
             if batch.error is not None:
                 batch.mark_seen(first, len(rows))
-                failed.update((int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows))
+                common = copy_to_raise(batch.error)  # one for all of a batch: each row its own would be many
+                named = batch.record_errors or {}
+                failed.update(
+                    (int(row), copy_to_raise(named[index]) if index in named else common)
+                    for index, row in enumerate(rows, first)
+                )
         if self._refused is not None:
-            failed.update((row, self._refused) for row in self._refused_rows)
+            refused = copy_to_raise(self._refused)
+            failed.update((row, refused) for row in self._refused_rows)
         return dict(sorted(failed.items()))
 
     def blamed(self, or_first: bool = False) -> dict[int, Exception]:
@@ -195,7 +212,9 @@ class BlockResult(RowsResult):
             batch.mark_seen(first, len(rows))
             named = batch.record_errors or (range(1) if or_first or batch.record_count == 1 else ())
             blamed.update(
-                (int(row), batch.error_of(first + i) or batch.error) for i, row in enumerate(rows) if first + i in named
+                (int(row), copy_to_raise(batch.error_of(first + i) or batch.error))
+                for i, row in enumerate(rows)
+                if first + i in named
             )
         return blamed
 

@@ -51,13 +51,21 @@ class RowsResult(abc.ABC):
 
         Raises:
             TimeoutError: Outcomes are missing after `timeout` seconds.
-            KafkaError: The first failed row's own error; `errors` has all of them.
+            KafkaError: A failed row's own error, if possible of one that the broker named; `errors` has all of them.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"no outcome for some of {counted(self.row_count, 'record')} within {timeout} s")
-        for error in self.errors.values():
+        error = self.first_error()
+        if error is None:
+            return self
+        try:
             raise error
-        return self
+        finally:
+            del error  # its traceback holds this frame
+
+    @abc.abstractmethod
+    def first_error(self) -> Exception | None:
+        """Return the error of some row that failed, None if none did; all failed rows count as seen."""
 
     @property
     @abc.abstractmethod

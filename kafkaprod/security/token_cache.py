@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kafkaprod.errors import ConnectionLostError, KafkaError
+from kafkaprod.errors import ConnectionLostError, KafkaError, copy_to_raise
 from kafkaprod.locks import locked
 from kafkaprod.security.oauthbearer import BearerToken
 
@@ -119,7 +119,7 @@ class TokenCache:
     def _old_token(self, error: KafkaError) -> BearerToken:
         kept, left_s = self._kept_for()
         if kept is None or left_s <= 0:
-            raise error
+            raise copy_to_raise(error)  # all logins that waited for the token have it
         logger.warning("no new token could be fetched, the old one is used for %.0f s more: %s", left_s, error)
         return kept
 

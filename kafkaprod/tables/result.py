@@ -99,6 +99,10 @@ class TableResult(RowsResult):
         failed = {int(rows[row]): error for rows, _, block in self.blocks for row, error in block.errors.items()}
         return dict(sorted(failed.items()))
 
+    def first_error(self) -> Exception | None:
+        """Return the error of some row that failed, None if none did; all failed rows count as seen."""
+        return next((error for error in [block.first_error() for _, _, block in self.blocks] if error), None)
+
     @property
     def failed_count(self) -> int:
         """Return how many rows are known to have failed."""

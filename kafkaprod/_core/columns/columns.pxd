@@ -76,7 +76,7 @@ cdef class Column:
     cdef Py_ssize_t _item_count
     cdef object _kept
 
-    cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL
+    cdef Py_buffer *_hold(self, object source, str name, bint is_row) except NULL
     cdef void *_allocate(self, Py_ssize_t count, Py_ssize_t size) except NULL
     cdef int _adopt(self, void *memory) except -1
     cdef int check(self, str name) except -1

@@ -15,7 +15,7 @@ from libc.string cimport memset
 from kafkaprod._core.machine.lock cimport FREE_THREADED, load_i64
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.records.integers cimport to_int64
-from kafkaprod._core.records.record_arguments cimport RecordArguments
+from kafkaprod._core.records.record_arguments cimport RecordArguments, has_byte_items, kind_of_items
 
 import sys
 
@@ -48,8 +48,8 @@ cdef class Column:
             free(self._allocations[i])
         free(self._allocations)
 
-    cdef Py_buffer *_hold(self, object source, str name, Py_ssize_t item_size) except NULL:
-        """Hold a contiguous buffer until the column dies. Raises InvalidRecordError; item_size 0 takes any items."""
+    cdef Py_buffer *_hold(self, object source, str name, bint is_row) except NULL:
+        """Hold a contiguous buffer until the column dies. Raises ArgumentTypeError, too if a row's items are no bytes."""
         cdef Py_buffer *grown
         cdef Py_buffer *buffer
         if not PyObject_CheckBuffer(source):
@@ -64,8 +64,8 @@ cdef class Column:
         except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
             raise ArgumentTypeError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
-        if item_size and buffer.itemsize != item_size:
-            raise InvalidRecordError(f"{name} must have items of {item_size} bytes, not {buffer.itemsize}")
+        if is_row and not isinstance(source, bytes) and not has_byte_items(source, buffer):
+            raise ArgumentTypeError(f"{name} must be bytes-like or None, not {kind_of_items(source, buffer)}")
         return buffer
 
     cdef void *_allocate(self, Py_ssize_t count, Py_ssize_t size) except NULL:
@@ -103,7 +103,7 @@ cdef class Column:
         cdef Py_buffer *buffer
         column.row_count = -1
         if data is not None:
-            buffer = column._hold(data, "constant", 0)
+            buffer = column._hold(data, "constant", True)
             column.c.layout = CONSTANT
             column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
             column.c.width = buffer.len
@@ -148,7 +148,7 @@ cdef class Column:
             else:
                 if not PyObject_CheckBuffer(row):
                     raise ArgumentTypeError(f"{name}[{i}] must be bytes-like or None, not {type(row).__name__}")
-                buffer = column._hold(row, f"{name}[{i}]", 0)
+                buffer = column._hold(row, f"{name}[{i}]", True)
                 places[i].data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
                 places[i].length = buffer.len
             if places[i].length > column.c.longest:
@@ -166,7 +166,7 @@ cdef class Column:
         Raises: InvalidRecordError: offsets that run backwards or past the data, buffers too short; names the row.
         """
         cdef Column column = Column.__new__(Column)
-        cdef Py_buffer *buffer = column._hold(offsets, f"{name}.offsets", 0)
+        cdef Py_buffer *buffer = column._hold(offsets, f"{name}.offsets", False)
         cdef Py_ssize_t available
         width = _integer_width(buffer)
         if width == 4:
@@ -178,7 +178,7 @@ cdef class Column:
         else:
             raise InvalidRecordError(f"{name}.offsets must be int32 or int64, not items of {_describe_format(buffer)}")
         available = buffer.len // buffer.itemsize - 1
-        buffer = column._hold(data, f"{name}.data", 0)
+        buffer = column._hold(data, f"{name}.data", False)
         column.c.data = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
         column.c.data_size = buffer.len
         _finish(column, validity, start, row_count, available, name)
@@ -188,7 +188,7 @@ cdef class Column:
     def from_views(views not None, buffers=(), validity=None, start=0, row_count=None, str name="values"):
         """Arrow's binary_view layout: 16-byte views and the data buffers they point into. Arguments as from_offsets."""
         cdef Column column = Column.__new__(Column)
-        cdef Py_buffer *buffer = column._hold(views, f"{name}.views", 0)
+        cdef Py_buffer *buffer = column._hold(views, f"{name}.views", False)
         cdef Py_ssize_t available = buffer.len // 16
         cdef Py_ssize_t i
         cdef const char **starts
@@ -199,7 +199,7 @@ cdef class Column:
         starts = <const char **>column._allocate(len(buffers), sizeof(void *))
         sizes = <int64_t *>column._allocate(len(buffers), sizeof(int64_t))
         for i in range(len(buffers)):
-            buffer = column._hold(buffers[i], f"{name}.buffers[{i}]", 0)
+            buffer = column._hold(buffers[i], f"{name}.buffers[{i}]", False)
             starts[i] = <const char *>buffer.buf
             sizes[i] = buffer.len
         column.c.view_buffers = starts
@@ -214,7 +214,7 @@ cdef class Column:
         cdef Column column = Column.__new__(Column)
         if width < 1:
             raise InvalidRecordError(f"{name}: width={width} must be at least 1 byte")
-        cdef Py_buffer *buffer = column._hold(data, f"{name}.data", 0)
+        cdef Py_buffer *buffer = column._hold(data, f"{name}.data", False)
         column.c.layout = FIXED
         column.c.data = <const char *>buffer.buf
         column.c.data_size = buffer.len
@@ -324,7 +324,7 @@ cdef int _finish(Column column, object validity, object first, object row_count,
 
 cdef const uint8_t *_validity_bitmap(Column column, object validity, str name, Py_ssize_t row_count) except NULL:
     """Return a bitmap, 1 where the row has a value: the caller's own, or one made of a mask of one bool per row."""
-    cdef Py_buffer *buffer = column._hold(validity, name, 0)
+    cdef Py_buffer *buffer = column._hold(validity, name, False)
     cdef const char *mask = <const char *>buffer.buf
     cdef uint8_t *bitmap
     cdef Py_ssize_t i
@@ -439,7 +439,7 @@ cdef str _describe_bad_row(const ByteColumn *c, Py_ssize_t row):
 cdef list _offsets_list(object offsets, str name):
     """Return a buffer of int32 or int64 as a list of int."""
     cdef Column holder = Column.__new__(Column)
-    cdef int width = _integer_width(holder._hold(offsets, name, 0))
+    cdef int width = _integer_width(holder._hold(offsets, name, False))
     if width not in (4, 8):
         raise InvalidRecordError(f"{name} must be int32 or int64, not items of {_describe_format(&holder._buffers[0])}")
     return memoryview(offsets).cast("B").cast("i" if width == 4 else "q").tolist()

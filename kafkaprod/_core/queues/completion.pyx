@@ -19,7 +19,7 @@ from kafkaprod._core.machine.types cimport forbid_new
 
 import functools
 
-from kafkaprod.errors import IllegalStateError
+from kafkaprod.errors import IllegalStateError, copy_to_raise
 from kafkaprod.structs import RecordMetadata
 
 cdef extern from "Python.h":
@@ -112,9 +112,16 @@ cdef class BatchResult:
 
     @property
     def first_unseen_error(self):
-        """The error of the first record whose failure was not looked at; None if all were."""
+        """The error of a record whose failure was not looked at; None if all were.
+
+        The first one that the broker named, if it named any: only its error says what is wrong.
+        """
         cdef bytearray seen = self._seen
         cdef Py_ssize_t index = 0 if seen is None else seen.find(b"\0")
+        if self.record_errors is not None:
+            for named in sorted(self.record_errors):
+                if seen is None or not seen[named]:
+                    return self.record_errors[named]
         return None if index < 0 else self.error_of(<int32_t>index)
 
     def on_all_seen(self):
@@ -314,7 +321,7 @@ cdef class DeliveryFuture:
             batch = self._current(&index)
         if outcome_of(batch) == FAILED:
             batch.mark_seen(index)
-            raise batch.error_of(index)
+            raise copy_to_raise(batch.error_of(index))
         return self._metadata(batch, index)
 
     def get(self, timeout=None):
@@ -338,7 +345,8 @@ cdef class DeliveryFuture:
         """Return the record's error, None if it was delivered or is pending. Unlike exception() it does not count as a look."""
         cdef int32_t index
         cdef BatchResult batch = self._current(&index)
-        return batch.error_of(index)
+        error = batch.error_of(index)
+        return None if error is None else copy_to_raise(error)
 
     def succeeded(self):
         """Whether the record is known to be delivered."""

@@ -20,9 +20,10 @@ from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
 from kafkaprod._core.records.record_view cimport NULL_LENGTH, RecordView
 
-from kafkaprod.errors import IllegalStateError, InvalidRecordError
+from kafkaprod.errors import ArgumentTypeError, IllegalStateError, InvalidRecordError
 
 cdef extern from "Python.h":
+    str PyUnicode_FromObject(object text)
     PyObject *PyObject_CallOneArg(object function, object argument)     # a new reference; NULL: it raised
 
 cdef extern from "kafkaprod/_core/machine/machine.h":
@@ -47,7 +48,7 @@ cdef class RecordSender:
         self._last_generation = -1
         share_among_threads(self)
 
-    def send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+    def send(self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Queue one record and return its DeliveryFuture at once.
 
         Args:
@@ -63,20 +64,26 @@ cdef class RecordSender:
             ProducerClosedError, ForkedProducerError. Nothing is queued then.
         Thread safety: any number of threads; records of one thread keep their order per partition.
         """
-        outcome = self._try(topic, value, key, headers, partition, timestamp_ms)
+        if type(topic) is not str:
+            topic = _plain_topic(topic)
+        outcome = self._try(<str>topic, value, key, headers, partition, timestamp_ms)
         if type(outcome) is DeliveryFuture:
             return outcome
         if outcome is None:
             return self._send_general(topic, value, key, headers, partition, timestamp_ms)
         return self._send_hooked(outcome)
 
-    def try_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+    def try_send(self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Like send(), but return None instead of waiting for metadata or memory, or if hooks are configured."""
-        return self._try(topic, value, key, headers, partition, timestamp_ms) if self._hooks is None else None
+        if type(topic) is not str:
+            topic = _plain_topic(topic)
+        return self._try(<str>topic, value, key, headers, partition, timestamp_ms) if self._hooks is None else None
 
-    def begin_send(self, str topic not None, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
+    def begin_send(self, topic, value=None, key=None, headers=None, partition=None, timestamp_ms=None):
         """Like send(), but never wait: return None, or a HookedRecord if the user's code has seen the record already."""
-        return self._try(topic, value, key, headers, partition, timestamp_ms)
+        if type(topic) is not str:
+            topic = _plain_topic(topic)
+        return self._try(<str>topic, value, key, headers, partition, timestamp_ms)
 
     cdef TopicQueues _find_topic(self, str name):
         """The topic's queues, remembered for the next record; None if its metadata is not here."""
@@ -196,7 +203,7 @@ cdef class RecordSender:
             record = hooks.chain.intercept(topic, value, key, headers, partition, timestamp_ms)
             name, value, key, headers, partition, timestamp_ms = <tuple>record
         try:
-            # A topic that is no str is refused by the general path.
+            # The general path takes a topic that is no exact str, or refuses it.
             return self._try_prepared(
                 record, <str>name if type(name) is str else None, value, key, headers, partition, timestamp_ms
             )
@@ -236,6 +243,12 @@ cdef class RecordSender:
         if hooks.chain is not None:
             hooks.chain.watch(future)
         return future
+
+
+cdef object _plain_topic(object topic):
+    if not isinstance(topic, str):
+        raise ArgumentTypeError(f"topic must be str, not {type(topic).__name__}")
+    return PyUnicode_FromObject(topic)      # of a subclass, such as a StrEnum's member, a plain copy
 
 
 cdef inline object _serialized(SerializerCall serializer, str topic, object data):

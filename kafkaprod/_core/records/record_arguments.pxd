@@ -6,6 +6,10 @@ from libc.stdint cimport int64_t
 from kafkaprod._core.records.record_view cimport HeaderView, RecordView
 
 
+cdef bint has_byte_items(object data, const Py_buffer *buffer) except -1
+cdef str kind_of_items(object data, const Py_buffer *buffer)
+
+
 cdef class RecordArguments:
     """Reusable; one thread at a time. Pointers in the view live until clear()."""
 

@@ -5,10 +5,11 @@ clear(). On an error nothing stays held. One instance serves one thread at a tim
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdlib cimport free, realloc
+from libc.string cimport strlen
 
 from kafkaprod._core.records.record_view cimport NULL_LENGTH
 from kafkaprod._core.records.record_writer cimport headers_size
@@ -19,6 +20,26 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef char[1] NO_BYTES
+
+
+cdef bint has_byte_items(object data, const Py_buffer *buffer) except -1:
+    """Whether a buffer is a row of bytes: NumPy's scalars and arrays of numbers have buffers, too, of their memory."""
+    cdef Py_ssize_t length
+    if buffer.itemsize != 1 or buffer.ndim == 0:
+        return False
+    if type(data) is bytearray:
+        return True
+    if isinstance(data, str) or getattr(data, "ndim", 1) == 0:      # a numpy.datetime64 shows its memory as bytes
+        return False
+    if buffer.format is NULL:
+        return True
+    length = strlen(buffer.format)
+    return length > 0 and buffer.format[length - 1] in (c"B", c"b", c"c", c"s")
+
+
+cdef str kind_of_items(object data, const Py_buffer *buffer):
+    kind = f"{type(data).__module__}.{type(data).__qualname__}".removeprefix("builtins.")
+    return kind if buffer.ndim == 0 or isinstance(data, str) else f"{kind} with items of another kind than bytes"
 
 
 cdef str _advice(str name):
@@ -109,7 +130,7 @@ cdef class RecordArguments:
         """Set pointer and length to the bytes of `data`; None gives NULL_LENGTH."""
         cdef Py_buffer *grown
         cdef Py_buffer *buffer
-        if PyBytes_CheckExact(data):
+        if PyBytes_Check(data):
             pointer[0] = PyBytes_AS_STRING(data)
             length[0] = PyBytes_GET_SIZE(data)
             return 0
@@ -129,10 +150,14 @@ cdef class RecordArguments:
             self._buffer_capacity += 4
         buffer = &self._buffers[self._buffer_count]
         try:
-            PyObject_GetBuffer(data, buffer, PyBUF_SIMPLE)
+            PyObject_GetBuffer(data, buffer, PyBUF_ND | PyBUF_FORMAT)
         except (BufferError, TypeError, ValueError) as error:       # NumPy says ValueError
             raise ArgumentTypeError(f"{name} must be a contiguous buffer: {error}") from error
         self._buffer_count += 1
+        if not has_byte_items(data, buffer):
+            raise ArgumentTypeError(
+                f"{name} must be bytes-like or None, not {kind_of_items(data, buffer)} ({_advice(name)})"
+            )
         # memcpy wants a pointer even for no bytes.
         pointer[0] = <const char *>buffer.buf if buffer.len > 0 else NO_BYTES
         length[0] = buffer.len

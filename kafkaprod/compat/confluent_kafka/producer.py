@@ -20,7 +20,7 @@ from kafkaprod.compat.confluent_kafka.observers import Observer
 from kafkaprod.compat.confluent_kafka.options import read
 from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
 from kafkaprod.compat.confluent_kafka.statistics import PartitionCounts, Statistics
-from kafkaprod.text import printable
+from kafkaprod.text import plain_text, printable
 
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
 logger = logging.getLogger(__name__)
@@ -95,14 +95,13 @@ class Producer:
             KafkaException: The record is too large, the partition unknown, or the producer closed.
             TypeError: An argument has a wrong type.
         """
-        self._check_open()
-        if len(self._events) >= self._settings.max_messages:
-            raise BufferError("Local: Queue full")
+        self._check_room()
         if type(partition) is not int:
             raise TypeError(f"partition must be int, not {type(partition).__name__}")
         report = callback or on_delivery or self._settings.on_delivery
         key_bytes, value_bytes, header_pairs = encoded(key), encoded(value), pairs(headers)
-        self._check(topic, key_bytes, value_bytes)
+        _check_size(key_bytes, value_bytes, self._engine.config.max_request_size)
+        topic = _plain_topic(topic)
         record = (topic, key_bytes, value_bytes, header_pairs)
         delivery = None
         if report is not None:
@@ -127,16 +126,14 @@ class Producer:
             self._events.end()
             self._refuse(error, delivery, partition)
 
-    def _check(self, topic: Any, key: Any, value: Any) -> None:
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, not {type(topic).__name__}")
-        if len(key or b"") + len(value or b"") > self._engine.config.max_request_size:
-            text = "Unable to produce message: Broker: Message size too large"
-            raise KafkaException(KafkaError(CODES["MSG_SIZE_TOO_LARGE"], text))
-
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError("Producer has been closed")
+
+    def _check_room(self) -> None:
+        self._check_open()
+        if len(self._events) >= self._settings.max_messages:
+            raise BufferError("Local: Queue full")
 
     def _send(
         self, record: tuple[str, Any, Any, Any], partition: int, timestamp: int, delivery: Delivery | None
@@ -195,8 +192,7 @@ class Producer:
         """
         if not isinstance(messages, list):
             raise TypeError("messages must be a list")
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        topic = _plain_topic(topic)
         for index, message in enumerate(messages):
             check_message(index, message)
         count = 0
@@ -376,6 +372,18 @@ class Producer:
         if not self._is_transactional:
             text = "The Transactional API requires transactional.id to be configured"
             raise KafkaException(KafkaError(CODES["_NOT_CONFIGURED"], text))
+
+
+def _check_size(key: Any, value: Any, most: int) -> None:
+    if len(key or b"") + len(value or b"") > most:
+        text = "Unable to produce message: Broker: Message size too large"
+        raise KafkaException(KafkaError(CODES["MSG_SIZE_TOO_LARGE"], text))
+
+
+def _plain_topic(topic: Any) -> str:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be str, not {type(topic).__name__}")
+    return plain_text(topic)
 
 
 _OF_CLUSTER: Final = (

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Self
 
+from kafkaprod.errors import copy_to_raise
 from kafkaprod.locks import locked
 
 logger = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class Future:
         if not self.is_done:
             yield self
         if self.exception is not None:
-            raise self.exception
+            raise copy_to_raise(self.exception)
         return self.value
 
     def chain(self, future: Future) -> Self:

@@ -90,7 +90,7 @@ def test_error_of_a_topic_reaches_all_who_wait_for_it_and_nobody_else() -> None:
     place.accumulator.set_topic("other", [1])
     place.watch.tell({}, {})
     outcomes = place.end()
-    assert sum(outcome is error for outcome in outcomes) == 2
+    assert sum(repr(outcome) == repr(error) for outcome in outcomes) == 2
     assert len(outcomes) == 3
 
 
@@ -137,7 +137,7 @@ def test_hopeless_trouble_ends_the_wait_at_once_until_metadata_comes() -> None:
     trouble = BootstrapError("h:1 (resolve): no such name")
     place.wait()
     place.watch.tell_trouble(trouble, is_hopeless=True)
-    assert place.end() == [trouble]
+    assert repr(place.end()) == repr([trouble])
     place.watch.tell({}, {})
     with pytest.raises(MetadataTimeoutError):
         run(place.watch.wait_for("t", None, 0, lambda: None, Waiter))

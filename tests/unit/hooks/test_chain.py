@@ -90,7 +90,7 @@ def test_interceptors_hear_success_failure_and_refusal() -> None:
     watching.on_refused("t", None, refusal)
     (first, second, third) = notes.outcomes
     assert (first[0].offset, first[1]) == (5, None)
-    assert (second[0].topic, second[0].offset, second[1]) == ("orders", -1, error)
+    assert (second[0].topic, second[0].offset, repr(second[1])) == ("orders", -1, repr(error))
     assert (third[0].topic, third[0].partition, third[1]) == ("t", -1, refusal)
     assert isinstance(good, DeliveryFuture)
 

@@ -58,7 +58,7 @@ def test_a_record_that_finds_no_memory_has_failed_when_send_returns(producer: Pr
     called: list[Any] = []
     last.add_done_callback(called.append)
     last.add_errback(called.append)
-    assert called == [last, last.exception(0)]
+    assert repr(called) == repr([last, last.exception(0)])
     assert (last.topic, last.partition, last.failed()) == ("t", 1, True)
     assert "failed: BufferFullError" in repr(last)
     with pytest.raises(BufferFullError, match=r"no memory for a record of topic 't' .*buffer_memory=65536"):

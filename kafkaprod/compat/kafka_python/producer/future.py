@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 from kafkaprod import DeliveryFuture
 from kafkaprod.compat.kafka_python.errors import KafkaTimeoutError, translate
 from kafkaprod.compat.kafka_python.future import Future
+from kafkaprod.errors import copy_to_raise
 from kafkaprod.structs import RecordMetadata as OurMetadata
 from kafkaprod.structs import TopicPartition
 
@@ -103,7 +104,7 @@ class FutureRecordMetadata(Future):
         """
         if self._delivery is None:
             assert self._exception is not None
-            raise self._exception
+            raise copy_to_raise(self._exception)
         try:
             return self._metadata(self._delivery.result(timeout))
         except TimeoutError as error:

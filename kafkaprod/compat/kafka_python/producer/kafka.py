@@ -15,6 +15,7 @@ from kafkaprod.compat.kafka_python import options
 from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalStateError, KafkaTimeoutError, translate
 from kafkaprod.compat.kafka_python.partitioner import adapt
 from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
+from kafkaprod.text import plain_text
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
 _CONNECT_RETRY_S: Final = 0.2
@@ -114,6 +115,7 @@ class KafkaProducer:
             raise ValueError("Need at least one: key or value")
         if not isinstance(topic, str):
             raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        topic = plain_text(topic)
         pairs = _checked_headers(headers)
         if self._partitioner is not None:
             self._partitioner.note(key, value)
