@@ -1,12 +1,14 @@
-"""The one check command: `python -m tests.check` runs everything that must be green before a commit.
+"""The one check command: `python -m tests.check` runs everything that must be green before a change lands.
 
 build, then in two lists side by side: format, lint, cython-lint, types, stub test, import contracts, docs and the tests
-of architecture, properties and conformance; and the unit tests. `--far` runs every other test instead, in three lists:
-processes, real Kafka, Spark, the wheel and the simulation. Each step is printed as it is run, so that it can be run by
-hand; all run even if one fails, and the exit status is 1 if any did. Speed is measured by `python -m benchmarks.guard`,
-on a quiet machine.
+of architecture, properties and conformance; and the unit tests. `--changed` does the same with less: the near tests
+that what differs from `origin/main` can reach (`tests.checking.picks`), and the static steps that look at it.
+`--far` runs every other test instead, in lists that are as long as each other: processes, real Kafka, Spark, the wheel
+and the simulation. Each step is printed as it is run, so that it can be run by hand; all run even if one fails, and the
+exit status is 1 if any did. The last lines say which test files took longest, and how large the rooms are. Speed is
+measured by `python -m benchmarks.guard`, on a quiet machine.
 
-The extra `dev` is enough for the first, `dev-all` for `--far`.
+The extra `dev` is enough for the first two, `dev-all` for `--far`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from tests.checking import durations, picks, weight
+from tests.checking.uses import Uses
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
@@ -78,11 +83,25 @@ STATIC_STEPS = [
     Step("docs", (PYTHON, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", "build/docs")),
     Step("search of the docs", (PYTHON, "-m", "tests.pages.search", "build/docs")),
 ]
-UNIT_TESTS = Step("unit tests", (PYTHON, "-m", "pytest", "-q", "tests/unit"))
-RULES = Step("rules and properties", (PYTHON, "-m", "pytest", "-q", *NEAR_TESTS[1:]))
+PYTEST = (PYTHON, "-m", "pytest", "-q")
+UNIT_TESTS = Step("unit tests", (*PYTEST, "tests/unit"))
+RULES = Step("rules and properties", (*PYTEST, *NEAR_TESTS[1:]))
 # What runs side by side after the build, the steps of each list one after the other: as long as each other.
 NEAR_LISTS = ([*STATIC_STEPS, RULES], [UNIT_TESTS])
 NEAR_STEPS = [BUILD, *(step for steps in NEAR_LISTS for step in steps)]
+
+_PAGES = ("docs/", "README.md", "CHANGELOG.md", "kafkaprod/", "tests/pages/")
+# What a static step looks at, where it is less than all: endings and beginnings of paths.
+LOOKED_AT = {
+    "cython lint": (".pyx", ".pxd", "pyproject.toml"),
+    "workflow": (".yml",),
+    "types": ("kafkaprod/", "pyproject.toml"),
+    "types on macOS": ("kafkaprod/", "pyproject.toml"),
+    "stubs": (".pyx", ".pyi", "kafkaprod/_core/", "pyproject.toml", "tests/stubtest_allowlist.txt"),
+    "imports": ("kafkaprod/", "pyproject.toml"),
+    "docs": _PAGES,
+    "search of the docs": _PAGES,
+}
 
 CLUSTER = "tests/integration/cluster"
 DOCUMENTATION = "tests/integration/test_documentation.py"
@@ -118,10 +137,11 @@ def run(step: Step, *, is_beside: bool = False) -> bool:
     """Run one step; return whether it succeeded. Beside others its output comes at its end."""
     print(f"\n== {step.title}: {' '.join(step.command)}", flush=True)
     started = time.monotonic()
+    measuring = durations.environment(step.title) if "pytest" in step.command else {}
     # The tools of this interpreter's environment come first, also when it is not activated.
     environment = os.environ | {"PATH": f"{Path(PYTHON).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     process = subprocess.Popen(
-        step.command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        step.command, cwd=ROOT, env=environment | measuring, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
     kept = []
@@ -141,6 +161,26 @@ def run(step: Step, *, is_beside: bool = False) -> bool:
     return succeeded
 
 
+def changed_lists(changed: Sequence[str]) -> tuple[list[Step], list[Step]]:
+    """Two lists of the steps that a change of these files can make fail, with the near tests that it can reach."""
+    uses = Uses(ROOT, picks.tree_files(changed))
+    tests = picks.picked(uses, changed)
+    print(
+        f"{len(changed)} changed files reach {len(tests)} of {sum(map(picks.is_near_test, uses.files))} near test files"
+    )
+    static = [step for step in STATIC_STEPS if _concerns(LOOKED_AT.get(step.title, ("",)), changed)]
+    unit = [test for test in tests if test.startswith(f"{NEAR_TESTS[0]}/")]
+    rules = [test for test in tests if test not in unit]
+    chosen = [
+        [Step(step.title, (*PYTEST, *files))] if files else [] for step, files in ((RULES, rules), (UNIT_TESTS, unit))
+    ]
+    return [*static, *chosen[0]], chosen[1]
+
+
+def _concerns(parts: tuple[str, ...], changed: Sequence[str]) -> bool:
+    return any(path.startswith(parts) or path.endswith(parts) for path in changed)
+
+
 def failures(steps: list[Step], *, is_beside: bool = False) -> list[str]:
     """Run steps one after the other; return the titles of those that failed."""
     return [step.title for step in steps if not run(step, is_beside=is_beside)]
@@ -152,23 +192,34 @@ def failures_of(lists: Sequence[list[Step]]) -> list[str]:
         return [title for failed in executor.map(partial(failures, is_beside=True), lists) for title in failed]
 
 
+def print_costs(titles: Sequence[str]) -> None:
+    """Print the test files of these steps that took longest, and how large the rooms are beside their budgets."""
+    if dearest := durations.dearest(durations.of_steps(titles)):
+        print("\nthe dearest test files:", *dearest, sep="\n")
+    print("\nlines of code by room:", *weight.lines(), sep="\n")
+
+
 def main() -> int:
     """Run the steps that the arguments ask for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.check", description=__doc__.partition("\n")[0])
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--far", action="store_true", help="run the tests that are left out without it")
+    which.add_argument("--changed", action="store_true", help="run what a change since origin/main can make fail")
     which.add_argument("--only", metavar="TITLE", help="run a single step, for example: types")
     arguments = parser.parse_args()
     if arguments.only:
         every = (*NEAR_STEPS, *FAR_STEPS)
-        steps = [step for step in every if step.title == arguments.only]
-        if not steps:
+        lists: Sequence[list[Step]] = ([step for step in every if step.title == arguments.only],)
+        if not lists[0]:
             parser.error(f"no step {arguments.only!r}; known: {', '.join(step.title for step in every)}")
-        failed = failures(steps)
+        failed = failures(lists[0])
     elif arguments.far:
-        failed = failures_of(FAR_LISTS)
+        lists = FAR_LISTS
+        failed = failures_of(lists)
     else:
-        failed = failures([BUILD]) + failures_of(NEAR_LISTS)
+        lists = changed_lists(picks.changed_files()) if arguments.changed else NEAR_LISTS
+        failed = failures([BUILD]) + failures_of(lists)
+    print_costs([step.title for steps in lists for step in steps])
     print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all green'}")
     return 1 if failed else 0
 
