@@ -27,7 +27,7 @@ settings.load_profile("kafkaprod")
 # need them. Tests of a missing one are left out and named in the header; with KAFKAPROD_REQUIRE_KAFKA=1, as in
 # continuous integration, they are collected and fail.
 _WITH_CONFLUENT = r"kafka|cluster|loader\.load_rig|producer\.(delivered|transactions)"
-_OPTIONAL = {
+OPTIONAL = {
     "authlib": r"confluent_kafka\.schema_registry",
     "aws_msk_iam_sasl_signer": "aws_msk_iam_sasl_signer",
     "confluent_kafka": rf"confluent_kafka|tests\.kafka|tests\.support\.({_WITH_CONFLUENT})",
@@ -44,7 +44,7 @@ _OPTIONAL = {
     "python_socks": r"tests\.support\.net\.proxies",
     "pyspark": r"pyspark|kafkaprod\.spark|tests\.spark",
 }
-_MISSING = {name: imports for name, imports in _OPTIONAL.items() if importlib.util.find_spec(name) is None}
+_MISSING = {name: imports for name, imports in OPTIONAL.items() if importlib.util.find_spec(name) is None}
 _NEEDS_MISSING = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(_MISSING.values())})\b", re.MULTILINE)
 
 __all__ = [

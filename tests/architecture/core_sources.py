@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import Cython
+
+from tests.support.builds.tree_copy import copy_tree
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kafkaprod"
 CORE = PACKAGE / "_core"
@@ -63,11 +67,17 @@ def nogil_functions(path: Path) -> Iterator[NogilFunction]:
         number = last + 1
 
 
-def translate(directory: Path) -> str:
-    """Translate a copy of all Cython sources to C, annotated, in `directory`; return what Cython said."""
-    for path in [ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
-        shutil.copy(path, directory)
-    shutil.copytree(PACKAGE, directory / "kafkaprod", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+def translate() -> tuple[Path, str]:
+    """Translate all Cython sources to annotated C, in a copy of the tree; return its directory and what Cython said.
+
+    The copy is kept, so that only what has changed is translated; after a warning or a hint all is, once more.
+    """
+    directory = copy_tree("translated")
+    translated = directory / "build"
+    made_by = "\n".join([sys.version, Cython.__version__, (ROOT / "setup.py").read_text()])
+    record = translated / "made-by.txt"
+    if not record.exists() or record.read_text() != made_by:
+        shutil.rmtree(translated, ignore_errors=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKAPROD_")}
     done = subprocess.run(
         [sys.executable, "setup.py", "--version"],
@@ -77,7 +87,17 @@ def translate(directory: Path) -> str:
         text=True,
         check=True,
     )
-    return done.stdout + done.stderr
+    output = done.stdout + done.stderr
+    if is_spoken_of(output):
+        shutil.rmtree(translated)
+    else:
+        record.write_text(made_by)
+    return directory, output
+
+
+def is_spoken_of(output: str) -> bool:
+    """Whether Cython said more than what it translates."""
+    return "performance hint" in output.lower() or "warning" in output.lower()
 
 
 def annotation_scores(directory: Path, module: str) -> dict[int, int]:

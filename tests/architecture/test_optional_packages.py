@@ -8,13 +8,16 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.check import NEAR_TESTS
+from tests.checking.picks import is_near_test, tree_files
+from tests.checking.uses import Uses, imports_when_loaded
+from tests.conftest import OPTIONAL
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -83,16 +86,56 @@ def test_what_dev_brings_is_told_from_what_dev_all_brings() -> None:
     assert not missing & {"kafkaprod", "pytest", "hypothesis", "numpy", "pyarrow", "confluent_kafka", "google"}
 
 
+def needed_when_collected(uses: Uses, tests: Iterable[str]) -> dict[str, set[str]]:
+    """Test file -> the packages that it, and everything that it imports, needs to be imported."""
+
+    @cache
+    def imported_by(path: str) -> tuple[set[str], set[str]]:
+        names = imports_when_loaded(uses.text(path)) if path.endswith(".py") else set()
+        return {name.partition(".")[0] for name in names}, {file for name in names for file in uses.files_of(name)}
+
+    found = {}
+    for test in tests:
+        needed, seen, left = set(), {test}, [test]
+        while left:
+            packages, files = imported_by(left.pop())
+            needed |= packages
+            left += files - seen
+            seen |= files
+        found[test] = needed
+    return found
+
+
 def test_near_tests_need_no_other_package_than_dev_brings() -> None:
-    done = collect(*NEAR_TESTS, required="0")
-    assert done.returncode == 0, done.stdout
+    uses = Uses(ROOT, tree_files())
+    missing = missing_with_dev()
+    left_out = re.compile(
+        rf"^\s*(?:from|import) (?:{'|'.join(text for name, text in OPTIONAL.items() if name in missing) or '$'})\b",
+        re.MULTILINE,
+    )
+    tests = [path for path in uses.files if is_near_test(path) and not left_out.search(uses.text(path))]
+    assert len(tests) > 300
+    found = needed_when_collected(uses, tests)
+    assert {test: needed & missing for test, needed in found.items() if needed & missing} == {}
+
+
+def test_what_a_test_needs_to_be_collected_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    texts = {
+        "tests/rig.py": "import duckdb\ndef run():\n    import polars\n",
+        "tests/unit/test_a.py": "from tests import rig\nif TYPE_CHECKING:\n    import pandas\n",
+    }
+    for path, text in texts.items():
+        (tmp_path / path).write_text(text)
+    (needed,) = needed_when_collected(Uses(tmp_path, frozenset(texts)), ["tests/unit/test_a.py"]).values()
+    assert needed == {"tests", "duckdb"}
 
 
 def test_tests_of_a_missing_package_are_left_out() -> None:
-    done = collect("tests/unit/spark", "tests/unit/cli", "tests/unit/_core/columns", required="0")
+    done = collect("tests/unit/spark", "tests/unit/hooks", required="0")
     assert done.returncode == 0, done.stdout
     assert "tests/unit/spark/test_pushdown.py" not in done.stdout
-    assert "tests/unit/cli/test_main.py" in done.stdout
+    assert "tests/unit/hooks/test_chain.py" in done.stdout
 
 
 def test_no_test_skips_itself_for_a_missing_package() -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,7 @@ def names_of(path: Path, text: str) -> Iterator[str]:
         yield from (match[1] or match[2] for match in COMPILED.finditer(text))
 
 
+@cache
 def without_user() -> dict[str, str]:
     """Return each defined name that no other word of the product repeats, and the files that define it."""
     words: Counter[str] = Counter()

@@ -107,7 +107,7 @@ class Uses:
     def _uses_of(self, path: str) -> Iterator[str]:
         names = self.names(path)
         for name in names.dotted:
-            yield from self._resolved(name)
+            yield from self.files_of(name)
         for name in names.programs:
             yield from {f"{name.replace('.', '/')}/__main__.py"} & self.files
         if not path.endswith(".py"):
@@ -121,7 +121,7 @@ class Uses:
             yield from self._faces(path)
         yield from self._files_in_texts(path)
 
-    def _resolved(self, name: str) -> Iterator[str]:
+    def files_of(self, name: str) -> Iterator[str]:
         """The files of a dotted name: of the module that it begins with, and of the packages around it."""
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
@@ -131,7 +131,7 @@ class Uses:
             if package in self.files:
                 yield package
                 if count < len(parts) and (module := self._lazy.get(package, {}).get(parts[count])):
-                    yield from self._resolved(module)
+                    yield from self.files_of(module)
 
     @cached_property
     def _lazy(self) -> dict[str, dict[str, str]]:
@@ -161,7 +161,7 @@ class Uses:
         for conftest, given in self._given.items():
             if path != conftest and path.startswith(conftest.removesuffix("conftest.py")):
                 for name in given.keys() & words:
-                    yield from self._resolved(given[name])
+                    yield from self.files_of(given[name])
 
     def _faces(self, path: str) -> Iterator[str]:
         if "tests.native.building.load" in self.names(path).dotted:
