@@ -1,8 +1,9 @@
-"""What the workflow that releases may run: actions by commit, and nothing from the index where it may publish."""
+"""What the workflow runs when, and what may be run where it publishes: actions by commit, nothing from the index."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 
 from tests.architecture.core_sources import ROOT
 
@@ -33,3 +34,26 @@ def test_tools_that_look_at_the_release_have_versions() -> None:
     tools = re.findall(r"pipx run (\S+)", WORKFLOW)
     assert tools
     assert [tool for tool in tools if "==" not in tool] == []
+
+
+def test_a_push_runs_everything_once_and_the_near_tests_with_every_other_python() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    supported = {version for line in classifiers for version in re.findall(r"Python :: (3\.\d+)$", line)}
+    at_night, on_push = (
+        re.findall(r'"(3\.\d+)"', part) for part in re.findall(r"fromJSON\('(\[.*?\])'\)", JOBS["check"])
+    )
+    assert len(on_push) == 1
+    assert set(at_night) == supported - set(on_push)
+    assert set(re.findall(r"python: \[(.*)\]", JOBS["near"])[0].replace('"', "").split(", ")) == supported - set(
+        on_push
+    )
+    assert "- run: python -m tests.check\n" in JOBS["near"]
+    assert "- run: .ci/run\n" in JOBS["check"]
+
+
+def test_every_mode_of_the_simulation_runs_at_night() -> None:
+    program = (ROOT / "tests" / "simulation" / "__main__.py").read_text()
+    modes = re.findall(r'add_argument\("(--[\w-]+)", action="store_true", help="with ', program)
+    assert len(modes) >= 3
+    (run,) = re.findall(r"mode: \[(.*)\]", JOBS["simulation"])
+    assert run.split(", ") == ['""', *modes]
