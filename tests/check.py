@@ -17,6 +17,7 @@ import argparse
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -105,25 +106,31 @@ LOOKED_AT = {
 
 CLUSTER = "tests/integration/cluster"
 DOCUMENTATION = "tests/integration/test_documentation.py"
-INTEGRATION_TESTS = Step(
-    "integration tests",
-    (
-        *(PYTHON, "-m", "pytest", "-q", "--durations=10", "tests/integration"),
-        *(f"--ignore={CLUSTER}", f"--ignore={DOCUMENTATION}"),
-    ),
+_INTEGRATION = [f"tests/integration/{path.name}" for path in sorted((ROOT / "tests/integration").glob("test_*.py"))]
+_INTEGRATION.remove(DOCUMENTATION)
+# They wait two thirds of their time, so two processes share the processors; Apache Kafka is started in one of them.
+_WITH_KAFKA = [path for path in _INTEGRATION if "mark.external" in (ROOT / path).read_text(encoding="utf-8")]
+INTEGRATION_TESTS, MORE_INTEGRATION_TESTS = (
+    Step(title, (*PYTEST, *files))
+    for title, files in zip(
+        ("integration tests", "more integration tests"),
+        durations.shares(_INTEGRATION, 2, together=_WITH_KAFKA),
+        strict=True,
+    )
 )
-CLUSTER_TESTS = Step("cluster tests", (PYTHON, "-m", "pytest", "-q", CLUSTER))
-DOCUMENTATION_TESTS = Step("documentation", (PYTHON, "-m", "pytest", "-q", DOCUMENTATION))
+CLUSTER_TESTS = Step("cluster tests", (*PYTEST, CLUSTER))
+DOCUMENTATION_TESTS = Step("documentation", (*PYTEST, DOCUMENTATION))
 ELSEWHERE = (*NEAR_TESTS, "tests/integration", "tests/spark")
 OTHER_TESTS = Step(
     "other tests",
-    (*(PYTHON, "-m", "pytest", "-q", "tests"), *(f"--ignore={path}" for path in ELSEWHERE)),
+    (*PYTEST, "tests", *(f"--ignore={path}" for path in ELSEWHERE)),
 )
-SPARK_TESTS = Step("spark tests", (PYTHON, "-m", "pytest", "-q", "tests/spark"))
+SPARK_TESTS = Step("spark tests", (*PYTEST, "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
 SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "500", "--processes", "1"))
 FAR_LISTS = (
     [INTEGRATION_TESTS],
+    [MORE_INTEGRATION_TESTS],
     [OTHER_TESTS, CLUSTER_TESTS, WHEEL],
     [SPARK_TESTS, SIMULATION, DOCUMENTATION_TESTS],
 )
@@ -135,7 +142,7 @@ _NUMBER = re.compile(r"\d+")
 
 def run(step: Step, *, is_beside: bool = False) -> bool:
     """Run one step; return whether it succeeded. Beside others its output comes at its end."""
-    print(f"\n== {step.title}: {' '.join(step.command)}", flush=True)
+    print(f"\n== {step.title}: {shlex.join(step.command)}", flush=True)
     started = time.monotonic()
     measuring = durations.environment(step.title) if "pytest" in step.command else {}
     # The tools of this interpreter's environment come first, also when it is not activated.

@@ -44,9 +44,10 @@ def test_near_steps_run_once_each_after_the_build(monkeypatch: pytest.MonkeyPatc
 def test_each_folder_of_tests_is_in_one_step() -> None:
     tests = [step.command for step in (*check.NEAR_STEPS, *check.FAR_STEPS) if "pytest" in step.command]
     named = [word for command in tests for word in command if word.startswith("tests")]
-    assert sorted(named) == sorted(
-        (*check.NEAR_TESTS, "tests", "tests/integration", check.CLUSTER, check.DOCUMENTATION, "tests/spark")
-    )
+    files = [name for name in named if name.startswith("tests/integration/test_")]
+    folders = [name for name in named if name not in files]
+    assert sorted(folders) == sorted((*check.NEAR_TESTS, "tests", check.CLUSTER, "tests/spark"))
+    assert sorted(files) == sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/integration/test_*.py"))
     assert all((ROOT / name).exists() for name in named)
 
 
@@ -94,3 +95,9 @@ def test_costs_end_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     ]
     assert sum("s of CPU" in line for line in lines) == 10
     assert lines[-1].endswith("all")
+
+
+def test_apache_kafka_is_started_by_one_of_the_processes_of_integration_tests() -> None:
+    files = [path for path in check.MORE_INTEGRATION_TESTS.command if path.startswith("tests/")]
+    assert len(files) > 20
+    assert [path for path in files if "mark.external" in (ROOT / path).read_text()] == []

@@ -57,3 +57,8 @@ def test_every_mode_of_the_simulation_runs_at_night() -> None:
     assert len(modes) >= 3
     (run,) = re.findall(r"mode: \[(.*)\]", JOBS["simulation"])
     assert run.split(", ") == ['""', *modes]
+
+
+def test_cases_that_no_push_runs_run_at_night() -> None:
+    assert "- run: python -m pytest -q -m nightly tests\n" in JOBS["campaigns"]
+    assert "github.event.schedule == '41 1 * * *'" in JOBS["campaigns"]

@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from pathlib import Path
 
 import pytest
@@ -77,14 +77,17 @@ def dearest(spent: dict[str, list[float]]) -> list[str]:
     return [f"{seconds:7.1f} s {cpu:7.1f} s of CPU  {file}" for file, (seconds, cpu) in rows]
 
 
-def shares(files: Iterable[str], count: int) -> list[list[str]]:
-    """Cut test files into lists that take as long as each other, by what they took once."""
+def shares(files: Iterable[str], count: int, together: Collection[str] = ()) -> list[list[str]]:
+    """Cut test files into lists that take as long as each other, by what they took once.
+
+    Those of `together` are in the first list, because they share what is dear to start.
+    """
     kept = {file: seconds for file, (seconds, _) in json.loads(KEPT.read_text()).items()}
     middling = statistics.median(kept.values())
     lists: list[list[str]] = [[] for _ in range(count)]
     lengths = [0.0] * count
-    for file in sorted(files, key=lambda file: (-kept.get(file, middling), file)):
-        shortest = lengths.index(min(lengths))
+    for file in sorted(files, key=lambda file: (file not in together, -kept.get(file, middling), file)):
+        shortest = 0 if file in together else lengths.index(min(lengths))
         lists[shortest].append(file)
         lengths[shortest] += kept.get(file, middling)
     return [sorted(files) for files in lists]
