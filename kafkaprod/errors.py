@@ -49,7 +49,7 @@ from kafkaprod.text import printable as printable  # its public place for the re
 Category = Literal["retriable", "abortable", "recoverable", "invalid"]
 """What to do about a failed transaction call."""
 
-Outcome = Literal["committed", "not committed", "unknown"]
+CommitOutcome = Literal["committed", "not committed", "unknown"]
 """What is certain about the transaction when a call of it fails."""
 
 
@@ -76,7 +76,7 @@ class KafkaError(Exception):
     result: Any = None
     possibly_persisted: bool = False
     category: Category | None = None
-    outcome: Outcome | None = None
+    outcome: CommitOutcome | None = None
 
     retriable: bool = False
     needs_metadata: bool = False
@@ -328,7 +328,7 @@ class TransactionTimeoutError(KafkaError, TimeoutError):
 class CommitUnknownError(TransactionTimeoutError):
     """commit_transaction() did not end within its timeout. The transaction may be committed or not: repeat the call."""
 
-    outcome: Outcome | None = "unknown"
+    outcome: CommitOutcome | None = "unknown"
 
 
 class TransactionAbortedError(KafkaError):

@@ -33,7 +33,7 @@ _REQUIRED: Final = (
 _MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _DEFAULT_MAX_TIMEOUT_MS: Final = 900_000
 
-Versions = Mapping[int, tuple[int, int]]
+VersionRanges = Mapping[int, tuple[int, int]]
 Answer = TypeVar("Answer")
 
 
@@ -56,7 +56,7 @@ class TransactionFacts:
         group_refusal: Why the coordinator does not show it.
     """
 
-    versions: Mapping[int, Versions]
+    versions: Mapping[int, VersionRanges]
     level: int = 0
     options: Mapping[str, str | None] | None = None
     state_topic: TopicInfo | None = None

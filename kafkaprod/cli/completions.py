@@ -37,7 +37,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CompletedCommand:
     """A command: its words after the program's name, the next words, its arguments, what follows in its help."""
 
     path: tuple[str, ...]
@@ -78,14 +78,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def commands(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[Command]:
+def commands(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[CompletedCommand]:
     """Return the parser's command and all below it."""
     branches = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     texts = {choice.dest: choice.help or "" for branch in branches for choice in branch._choices_actions}
     children = {name: child for branch in branches for name, child in branch.choices.items()}
     arguments = tuple(_argument(action) for action in parser._actions if action not in branches)
     named = tuple((name, texts.get(name, "")) for name in children)
-    yield Command(path, parser.description or "", parser.epilog or "", named, arguments)
+    yield CompletedCommand(path, parser.description or "", parser.epilog or "", named, arguments)
     for name, child in children.items():
         yield from commands(child, (*path, name))
 
@@ -118,7 +118,7 @@ def _properties() -> str:
 # -- bash --------------------------------------------------------------------------------------------------------------
 
 
-def bash(found: Sequence[Command]) -> str:
+def bash(found: Sequence[CompletedCommand]) -> str:
     """Return the script for bash."""
     paths = "|".join(f'"{" ".join(("", *command.path))}"' for command in found if command.path)
     return f"""\
@@ -152,7 +152,7 @@ complete -F _{NAME} {NAME}
 """
 
 
-def _bash_values(found: Sequence[Command]) -> Iterator[str]:
+def _bash_values(found: Sequence[CompletedCommand]) -> Iterator[str]:
     replies = {
         "text": "return",
         "file": 'compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return',
@@ -169,7 +169,7 @@ def _bash_values(found: Sequence[Command]) -> Iterator[str]:
                 yield f"        {patterns}) {reply} ;;"
 
 
-def _bash_words(found: Sequence[Command]) -> Iterator[str]:
+def _bash_words(found: Sequence[CompletedCommand]) -> Iterator[str]:
     for command in found:
         words = [name for name, _ in command.children]
         words += [word for argument in command.arguments if not argument.flags for word in argument.choices]
@@ -182,7 +182,7 @@ def _bash_words(found: Sequence[Command]) -> Iterator[str]:
 # -- zsh ---------------------------------------------------------------------------------------------------------------
 
 
-def zsh(found: Sequence[Command]) -> str:
+def zsh(found: Sequence[CompletedCommand]) -> str:
     """Return the script for zsh."""
     return "\n".join([
         f"#compdef {NAME}",
@@ -194,7 +194,7 @@ def zsh(found: Sequence[Command]) -> str:
     ])  # fmt: skip
 
 
-def _zsh_function(command: Command) -> Iterator[str]:
+def _zsh_function(command: CompletedCommand) -> Iterator[str]:
     yield f"{_zsh_name(command.path)}() {{"
     if command.children:
         yield "  local -a names; names=("
@@ -237,7 +237,7 @@ def _zsh_name(path: Sequence[str]) -> str:
 # -- fish --------------------------------------------------------------------------------------------------------------
 
 
-def fish(found: Sequence[Command]) -> str:
+def fish(found: Sequence[CompletedCommand]) -> str:
     """Return the script for fish."""
     lines = [f"# Completions of {NAME} for fish. Made by `{NAME} completions fish`.", f"complete -c {NAME} -f"]
     for command in found:
@@ -266,4 +266,4 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-SCRIPTS: Final[dict[str, Callable[[Sequence[Command]], str]]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SCRIPTS: Final[dict[str, Callable[[Sequence[CompletedCommand]], str]]] = {"bash": bash, "zsh": zsh, "fish": fish}

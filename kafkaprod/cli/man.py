@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from kafkaprod import __version__
-from kafkaprod.cli.completions import Command, commands
+from kafkaprod.cli.completions import CompletedCommand, commands
 from kafkaprod.cli.main import COMMANDS, EXAMPLES, build_parser, examples
 
 _FILES = """\
@@ -58,7 +58,7 @@ def manual() -> str:
     return "\n".join([*lines, _FILES])
 
 
-def _section(command: Command) -> Iterator[str]:
+def _section(command: CompletedCommand) -> Iterator[str]:
     yield f".{'SH' if len(command.path) == 1 else 'SS'} {_escaped(' '.join(command.path)).upper()}"
     yield _escaped(command.text)
     for argument in command.arguments:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkaprod.cli.command_producer import check_topic, command_producer
 from kafkaprod.cli.main import examples
-from kafkaprod.cli.perf_curve import HEAD, RATES, SECONDS, charts, draw, measure_rates
+from kafkaprod.cli.perf_curve import HEAD, RATES, SECONDS, MakeBlock, charts, draw, measure_rates
 from kafkaprod.cli.perf_stats import Stats, Totals
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options, whole
 from kafkaprod.errors import ConfigError, KafkaError
@@ -24,8 +24,6 @@ BLOCK_ROWS = 500
 SEED = 0
 TRANSACTION_MS = 3000  # as the Java tool
 SCHEMA_VERSION = 1  # of --json; raised when a name changes its meaning or goes
-
-MakeBlock = Callable[[int, int], list[bytes]]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

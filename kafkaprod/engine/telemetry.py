@@ -23,7 +23,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS
 from kafkaprod.errors import KafkaError, UnsupportedVersionError
 from kafkaprod.metrics import ProducerMetrics
-from kafkaprod.metrics.client_metrics import Totals, fitting, requested_metrics, since, totals_of
+from kafkaprod.metrics.client_metrics import MetricTotals, fitting, requested_metrics, since, totals_of
 from kafkaprod.metrics.otlp import metrics_data
 from kafkaprod.net.background import BackgroundCalls
 from kafkaprod.net.pool import NodePool
@@ -76,7 +76,7 @@ class Payload:
     """
 
     data: bytes | None
-    totals: Totals = field(default_factory=dict)
+    totals: MetricTotals = field(default_factory=dict)
     read_ns: int = 0
 
 

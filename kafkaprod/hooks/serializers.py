@@ -29,7 +29,7 @@ from kafkaprod.threads import apart, importing
 if TYPE_CHECKING:
     from json import JSONEncoder
 
-Field: TypeAlias = Literal["key", "value"]
+RecordField: TypeAlias = Literal["key", "value"]
 Form: TypeAlias = Literal["data", "topic", "headers", "context"]
 
 _CONTEXT_NAMES: Final = ("ctx", "context")
@@ -45,7 +45,7 @@ class SerializationContext(NamedTuple):
     """
 
     topic: str
-    field: Field
+    field: RecordField
     headers: Any = None
 
 
@@ -66,12 +66,12 @@ class BoundSerializer(SerializerCall):
 
     __slots__ = ()
 
-    def __init__(self, serializer: Any, field: Field) -> None:
+    def __init__(self, serializer: Any, field: RecordField) -> None:
         name = getattr(serializer, "__qualname__", type(serializer).__qualname__)
         super().__init__(*_bind(serializer, field), field, name, SerializationContext)
 
 
-def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
+def bind_serializer(serializer: Any, field: RecordField) -> BoundSerializer | None:
     """Return the serializer in its one calling form; None if there is none: the data are bytes already.
 
     Text is the name of one of Kafka's own, which the option has checked.
@@ -81,7 +81,7 @@ def bind_serializer(serializer: Any, field: Field) -> BoundSerializer | None:
     return None if serializer is None else BoundSerializer(serializer, field)
 
 
-def _bind(serializer: Any, field: Field) -> tuple[Callable[..., Any], Form]:
+def _bind(serializer: Any, field: RecordField) -> tuple[Callable[..., Any], Form]:
     """Return the function to call, and in which form."""
     serialize = getattr(serializer, "serialize", None)
     if callable(serialize):

@@ -19,7 +19,7 @@ from kafkaprod.metrics.producer_metrics import Snapshot
 Key: TypeAlias = tuple[str, str]
 """A metric's name and what it is of."""
 
-Totals: TypeAlias = dict[Key, float]
+MetricTotals: TypeAlias = dict[Key, float]
 
 _NODE_LATENCY: Final = "kafkaprod.producer.node.latency."
 
@@ -60,12 +60,12 @@ def requested_metrics(snapshot: Snapshot, prefixes: Sequence[str]) -> list[Metri
     return list(metrics.values())
 
 
-def totals_of(metrics: Iterable[Metric]) -> Totals:
+def totals_of(metrics: Iterable[Metric]) -> MetricTotals:
     """Return the value of each total."""
     return {(metric.name, _subject(point)): point.value for metric, point in _points(metrics) if metric.is_total}
 
 
-def since(metrics: Iterable[Metric], before: Totals) -> list[Metric]:
+def since(metrics: Iterable[Metric], before: MetricTotals) -> list[Metric]:
     """Return the metrics with totals replaced by what they have grown since `before`."""
     return [
         Metric(

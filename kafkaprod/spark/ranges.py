@@ -12,10 +12,10 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import READ_COMMITTED, list_topics, log_offsets
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.pushdown import Bounds
-from kafkaprod.spark.reader_options import EARLIEST, LATEST, Offsets, Place, ReaderOptions, Times
+from kafkaprod.spark.reader_options import EARLIEST, LATEST, ReaderOptions, Times, TopicAndPartition, WantedOffsets
 from kafkaprod.text import printable
 
-Logs = Mapping[Place, tuple[int, int]]  # first offset and end of each log
+Logs = Mapping[TopicAndPartition, tuple[int, int]]  # first offset and end of each log
 
 logger = logging.getLogger("kafkaprod.spark")
 
@@ -62,7 +62,7 @@ def _logs(client: ClusterClient, options: ReaderOptions) -> Logs:
         assigned = dict.fromkeys(name for name in names if options.pattern.fullmatch(name))
         if not assigned:
             raise ConfigError(f"subscribePattern={options.pattern.pattern!r} matches none of {len(names)} topics")
-    logs: dict[Place, tuple[int, int]] = {}
+    logs: dict[TopicAndPartition, tuple[int, int]] = {}
     for topic, chosen in assigned.items():
         first, last = log_offsets(client, topic, EARLIEST), log_offsets(client, topic, LATEST, options.isolation)
         for partition in sorted(first) if chosen is None else chosen:
@@ -94,7 +94,9 @@ def _inside(
     return tuple(min(max(offset, log[0]), log[1]) for offset in wanted)  # type: ignore[return-value]
 
 
-def _settle(client: ClusterClient, end: str, wanted: Offsets | Times, logs: Logs) -> Mapping[Place, int]:
+def _settle(
+    client: ClusterClient, end: str, wanted: WantedOffsets | Times, logs: Logs
+) -> Mapping[TopicAndPartition, int]:
     """Replace EARLIEST, LATEST and times by offsets.
 
     Args:
@@ -118,8 +120,8 @@ def _settle(client: ClusterClient, end: str, wanted: Offsets | Times, logs: Logs
 
 
 def _first_since(
-    client: ClusterClient, end: str, times: Mapping[Place, int], logs: Logs, *, is_missing_refused: bool
-) -> dict[Place, int]:
+    client: ClusterClient, end: str, times: Mapping[TopicAndPartition, int], logs: Logs, *, is_missing_refused: bool
+) -> dict[TopicAndPartition, int]:
     """Return the offsets of the first records that are not older than a time; the end of the log if there is none."""
     answers = {
         (topic, time): log_offsets(client, topic, time) for topic, time in {(p[0], ms) for p, ms in times.items()}
@@ -137,5 +139,5 @@ def _first_since(
     return offsets
 
 
-def _names(places: Iterable[Place]) -> str:
+def _names(places: Iterable[TopicAndPartition]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places)) or "none"

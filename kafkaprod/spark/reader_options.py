@@ -19,8 +19,10 @@ from kafkaprod.spark.options import KAFKA_PREFIX, SINK_OPTIONS, boolean_option, 
 EARLIEST: Final = -2
 LATEST: Final = -1
 
-Place = tuple[str, int]  # topic and partition
-Offsets = int | dict[Place, int]  # EARLIEST or LATEST of every partition, or one for each, which may be that too
+TopicAndPartition = tuple[str, int]  # topic and partition
+WantedOffsets = (
+    int | dict[TopicAndPartition, int]
+)  # EARLIEST or LATEST of every partition, or one for each, which may be that too
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Times:
         is_missing_refused: Whether a partition without such a record is an error; False: its end is taken.
     """
 
-    wanted: int | dict[Place, int]
+    wanted: int | dict[TopicAndPartition, int]
     is_missing_refused: bool
 
 
@@ -82,8 +84,8 @@ class ReaderOptions:
     kafka: Mapping[str, Any] = field(repr=False)
     assigned: Mapping[str, tuple[int, ...] | None]
     pattern: re.Pattern[str] | None
-    starting: Offsets | Times
-    ending: Offsets | Times
+    starting: WantedOffsets | Times
+    ending: WantedOffsets | Times
     has_headers: bool
     pushes_filters: bool
     isolation: int
@@ -188,7 +190,7 @@ def _times(end: str, given: Mapping[str, str]) -> Times | None:
     return Times(found, is_missing_refused)
 
 
-def _starting(text: str) -> Offsets:
+def _starting(text: str) -> WantedOffsets:
     offsets = _offsets("startingOffsets", text)
     if offsets == LATEST:
         raise ConfigError("starting offset can't be latest for batch queries on Kafka")
@@ -198,7 +200,7 @@ def _starting(text: str) -> Offsets:
     return offsets
 
 
-def _ending(text: str) -> Offsets:
+def _ending(text: str) -> WantedOffsets:
     offsets = _offsets("endingOffsets", text)
     if offsets == EARLIEST:
         raise ConfigError("ending offset can't be earliest for batch queries on Kafka")
@@ -208,7 +210,7 @@ def _ending(text: str) -> Offsets:
     return offsets
 
 
-def _offsets(name: str, text: str) -> Offsets:
+def _offsets(name: str, text: str) -> WantedOffsets:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
@@ -220,7 +222,7 @@ def _offsets(name: str, text: str) -> Offsets:
     return found
 
 
-def _by_place(found: Any, least: int) -> dict[Place, int] | None:
+def _by_place(found: Any, least: int) -> dict[TopicAndPartition, int] | None:
     """Return the numbers of partitions; None if it is something else, or one is below the least."""
     if not isinstance(found, dict) or not all(
         isinstance(numbers, dict)

@@ -14,7 +14,7 @@ from kafkaprod._core.text.json_rows import JsonEncoder
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.tables.avro import AvroEncoder
 from kafkaprod.tables.registry import latest_schema, schema_id
-from kafkaprod.tables.result import Rows
+from kafkaprod.tables.result import RowNumbers
 
 JSON: Final = "json"
 MOST_JSON_BYTES: Final = 1 << 20  # encoded at a time: what stays in the cache until it is copied into batches
@@ -92,14 +92,14 @@ class Part:
     """Holds some rows of a batch for one topic; `rows` are positions in the batch."""
 
     topic: str
-    rows: Rows
+    rows: RowNumbers
     value: Column
     key: Column | None
     headers: Headers
     timestamps_ms: Any
     partitions: Any
 
-    def rows_from(self, first: int) -> Rows:
+    def rows_from(self, first: int) -> RowNumbers:
         """Return the rows as positions in a table in which the batch begins at row `first`."""
         rows = self.rows
         return range(rows.start + first, rows.stop + first) if isinstance(rows, range) else rows + first

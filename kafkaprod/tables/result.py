@@ -12,7 +12,7 @@ from kafkaprod.results.block import PENDING, BlockResult
 from kafkaprod.results.rows import Deadline, RowsResult
 from kafkaprod.results.shown import outcome_table
 
-Rows = range | NDArray[np.int64]
+RowNumbers = range | NDArray[np.int64]
 
 
 class TableResult(RowsResult):
@@ -27,10 +27,10 @@ class TableResult(RowsResult):
     """
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[Rows, str, BlockResult]] = []
+        self.blocks: list[tuple[RowNumbers, str, BlockResult]] = []
         self.row_count = 0
 
-    def add(self, rows: Rows, topic: str, block: BlockResult) -> None:
+    def add(self, rows: RowNumbers, topic: str, block: BlockResult) -> None:
         """Add the outcome of some rows; a MemoryError has changed nothing."""
         row_count = self.row_count + len(rows)
         self.blocks.append((rows, topic, block))

@@ -11,7 +11,7 @@ import pytest
 from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import drop_reply, reply_with
-from kafkaprod.errors import KafkaError, Outcome
+from kafkaprod.errors import CommitOutcome, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -64,7 +64,7 @@ class Calls:
         """Make a call, which must fail; return its error."""
         with pytest.raises(KafkaError) as raised:
             self.do(name, *arguments, **options)
-        assert raised.value.outcome in (None, *get_args(Outcome))
+        assert raised.value.outcome in (None, *get_args(CommitOutcome))
         return raised.value
 
     def open(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic, Event, MoveLeader, Reassign
+from kafkaprod.broker.controller.events import ControllerEvent, CreateTopic, DeleteTopic, MoveLeader, Reassign
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.records import PartitionChangeRecord
 from tests.simulation.checker import Checker, ViolationError
@@ -172,7 +172,7 @@ class Simulation:
         for name, count in self.topics.items():
             self._tell_controller(CreateTopic(name, partition_count=count, replication_factor=3))
 
-    def _tell_controller(self, event: Event) -> None:
+    def _tell_controller(self, event: ControllerEvent) -> None:
         self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
 
     def _image(self) -> ClusterImage:

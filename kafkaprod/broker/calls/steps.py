@@ -31,7 +31,7 @@ class Pause(Enum):
     LONG = "a step of many milliseconds, which must not run on the handler's thread"
 
 
-Steps = Generator[Pause, None, T]
+PausingSteps = Generator[Pause, None, T]
 RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
 """Run the first call behind those that wait, on a thread of its own choice; then the second on the handler's thread."""
 
@@ -59,7 +59,7 @@ class Threads(Protocol):
         """Run a call on the control thread."""
 
 
-def finish_now(steps: Steps[T]) -> T:
+def finish_now(steps: PausingSteps[T]) -> T:
     """Run all steps at once; return what they return."""
     while True:
         try:
@@ -70,7 +70,7 @@ def finish_now(steps: Steps[T]) -> T:
 
 
 def run_in_steps(
-    steps: Steps[T],
+    steps: PausingSteps[T],
     clock: Clock,
     run_later: RunLater,
     finish: Callable[[T], Outcome],
@@ -142,7 +142,7 @@ def _run_rest(
 
 
 def run_in_loop_steps(
-    broker: Threads, steps: Steps[T], finish: Callable[[T], Outcome], refuse: Callable[[int], Ready]
+    broker: Threads, steps: PausingSteps[T], finish: Callable[[T], Outcome], refuse: Callable[[int], Ready]
 ) -> Outcome:
     """Run all steps in the event loop, a slice a turn: for what belongs to the loop, and for what is short.
 
@@ -163,7 +163,7 @@ def run_in_loop_steps(
     return run_in_steps(steps, broker.clock, run_later, finish, refuse, later_slice_ms=FIRST_SLICE_MS)
 
 
-def run_in_control_steps(broker: Threads, steps: Steps[OutcomeT], refuse: Callable[[int], Ready]) -> Outcome:
+def run_in_control_steps(broker: Threads, steps: PausingSteps[OutcomeT], refuse: Callable[[int], Ready]) -> Outcome:
     """Run the steps of a change on the control thread; they do not end with the client.
 
     Args:
@@ -182,7 +182,7 @@ def run_in_control_steps(broker: Threads, steps: Steps[OutcomeT], refuse: Callab
     return run_in_steps(steps, broker.clock, run_later, _same, refuse, ends_with_client=False)
 
 
-def each_short(changes: Generator[None, None, T]) -> Steps[T]:
+def each_short(changes: Generator[None, None, T]) -> PausingSteps[T]:
     """Run a change with a short pause where it yields."""
     while True:
         try:
@@ -216,7 +216,7 @@ class _Work(Generic[T]):
         is_stopped: Its result is not needed any more.
     """
 
-    def __init__(self, steps: Steps[T], clock: Clock, later_slice_ms: int) -> None:
+    def __init__(self, steps: PausingSteps[T], clock: Clock, later_slice_ms: int) -> None:
         self._steps = steps
         self._clock = clock
         self.later_slice_ms = later_slice_ms

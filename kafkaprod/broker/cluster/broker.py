@@ -30,7 +30,7 @@ from kafkaprod.broker.coordinator.markers import MarkerSink, MarkerWriter
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC, OffsetLog
 from kafkaprod.broker.coordinator.regex_subscriptions import SubscribableTopic, Topics
 from kafkaprod.broker.coordinator.saved_groups import SavedGroups
-from kafkaprod.broker.coordinator.transaction_coordinator import RunLater, TransactionCoordinator
+from kafkaprod.broker.coordinator.transaction_coordinator import RunOnControl, TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC, TransactionLog
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.features import TRANSACTION_VERSION
@@ -285,7 +285,7 @@ class Broker:
         return self._topics_of_groups[1]
 
     def make_transactions(
-        self, logs: Sequence[CoordinatorLog], markers: MarkerSink, run_later: RunLater
+        self, logs: Sequence[CoordinatorLog], markers: MarkerSink, run_later: RunOnControl
     ) -> TransactionCoordinator:
         """Return a coordinator of the transactions in a log.
 

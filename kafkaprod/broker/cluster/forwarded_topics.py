@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.topics import check_count, refuse_internal
 from kafkaprod.broker.settings.topic_options import DEFAULT_SOURCE, TOPIC_SOURCE, default_values
 from kafkaprod.broker.storage.format.log_config import LogConfig
@@ -40,7 +40,7 @@ def create_topics(broker: Broker, body: CreateTopicsRequest, refuse: Callable[[i
     return run_in_control_steps(broker, _check_and_create(broker, body), refuse)
 
 
-def _check_and_create(broker: Broker, body: CreateTopicsRequest) -> Steps[Outcome]:
+def _check_and_create(broker: Broker, body: CreateTopicsRequest) -> PausingSteps[Outcome]:
     counts = Counter(wanted.name for wanted in body.topics)
     results: dict[str, CreatableTopicResult] = {}
     passed = []

@@ -24,7 +24,7 @@ from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
-from kafkaprod.broker.replication.fetcher import Answer, FetchAnswer, Fetcher, FetchRequest, OffsetLookup
+from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetcherAnswer, FetchRequest, OffsetLookup
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
 from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
@@ -360,7 +360,7 @@ class ClusterMember:
 
     def _look_up(self, fetcher: Fetcher, request: FetchRequest, keys: list[PartitionKey]) -> None:
         """Ask where the leader's logs start, then where they end."""
-        answers: dict[PartitionKey, Answer] = {}
+        answers: dict[PartitionKey, FetcherAnswer] = {}
 
         def ask(timestamp: int, then: Callable[[ListOffsetsResponse], None]) -> None:
             def answered(response: Response | None) -> None:

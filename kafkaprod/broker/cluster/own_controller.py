@@ -22,8 +22,8 @@ from kafkaprod.broker.controller.disk_log import (
 )
 from kafkaprod.broker.controller.events import (
     AllocateProducerIds,
+    ControllerEvent,
     CreateTopic,
-    Event,
     Heartbeat,
     ProducerIdBlock,
     RegisterBroker,
@@ -195,7 +195,7 @@ class OwnController:
             )
         )
 
-    def _put(self, make: Callable[[Reply], Event]) -> Any:
+    def _put(self, make: Callable[[Reply], ControllerEvent]) -> Any:
         """Return the answer to an event. Raises LogError: it could not be written down."""
         answers: list[Any] = []
         self._controller.queue.put(make(answers.append), self._clock.now_ms())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkaprod.broker.calls.request import Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, each_short, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster.forwarded_topics import check_topic, failed_growth, failed_topic, refuse_repeated
 from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.cluster.topics import refuse_internal
@@ -36,7 +36,7 @@ def create_partitions(broker: Broker, topics: OwnTopics, body: CreatePartitionsR
     return run_in_control_steps(broker, _grow_all(topics, body), refuse)
 
 
-def _create_all(broker: Broker, topics: OwnTopics, body: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+def _create_all(broker: Broker, topics: OwnTopics, body: CreateTopicsRequest) -> PausingSteps[CreateTopicsResponse]:
     """Write all topics down, which are synced once, then make them."""
     counts = Counter(wanted.name for wanted in body.topics)
     results = []
@@ -54,7 +54,7 @@ def _create_all(broker: Broker, topics: OwnTopics, body: CreateTopicsRequest) ->
     return CreateTopicsResponse(topics=results)
 
 
-def _make_all(topics: OwnTopics, results: list[CreatableTopicResult]) -> Steps[None]:
+def _make_all(topics: OwnTopics, results: list[CreatableTopicResult]) -> PausingSteps[None]:
     """Make the topics that were written down; a failure takes the place of the result."""
     begun = [place for place, result in enumerate(results) if not result.error_code]
     failure = _sync(topics) if begun else None
@@ -78,7 +78,7 @@ def _sync(topics: OwnTopics) -> BrokerError | None:
     return None
 
 
-def _grow_all(topics: OwnTopics, body: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
+def _grow_all(topics: OwnTopics, body: CreatePartitionsRequest) -> PausingSteps[CreatePartitionsResponse]:
     counts = Counter(wanted.name for wanted in body.topics)
     results = []
     for wanted in body.topics:

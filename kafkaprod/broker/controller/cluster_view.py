@@ -11,10 +11,10 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     AlterConfig,
     BrokerGone,
+    ControllerEvent,
     CreateTopic,
     ElectionType,
     ElectLeaders,
-    Event,
     MoveLeader,
     Reassign,
     UnregisterBroker,
@@ -60,7 +60,7 @@ EVENT_COMMANDS = ("gone", "create_topic", "move_leader", "reassign", "unregister
 """What `event_of` knows."""
 
 
-def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any], None]) -> Event:
+def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any], None]) -> ControllerEvent:
     """Return the event of a command.
 
     Raises:

@@ -39,13 +39,13 @@ from kafkaprod.broker.controller.events import (
     AssignReplicas,
     BrokerGone,
     ChangeSettings,
+    ControllerEvent,
     CreatePartitions,
     CreateToken,
     CreateTopic,
     Decision,
     DeleteTopic,
     ElectLeaders,
-    Event,
     ExpireToken,
     Heartbeat,
     LookForLeaders,
@@ -76,9 +76,9 @@ CONTROLLER_ID: Final = 3000
 
 logger = logging.getLogger("kafkaprod.broker.controller")
 
-Handler = Callable[[ControllerContext, Any, int], Decision]
+EventHandler = Callable[[ControllerContext, Any, int], Decision]
 
-HANDLERS: Final[Mapping[type[Any], Handler]] = {
+HANDLERS: Final[Mapping[type[Any], EventHandler]] = {
     RegisterBroker: registrations.register,
     Heartbeat: registrations.heartbeat,
     SessionExpired: registrations.session_expired,
@@ -148,7 +148,7 @@ class Controller:
         start = (0, NO_EPOCH) if snapshot is None else (snapshot.end_offset, snapshot.epoch)
         self.log = MetadataLog(batches, *start)
         self.epoch = self.log.last_epoch + 1
-        self.queue: EventQueue[Event] = EventQueue()
+        self.queue: EventQueue[ControllerEvent] = EventQueue()
         self.channels: dict[int, BrokerChannel] = {}
         self._persist = persist
         # Another sequence for each process: the same one would give new topics the ids of old ones.

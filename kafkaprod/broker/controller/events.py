@@ -337,7 +337,7 @@ class LookForLeaders(NamedTuple):
     reply: Reply = no_reply
 
 
-Event = (
+ControllerEvent = (
     RegisterBroker
     | Heartbeat
     | SessionExpired

@@ -78,7 +78,7 @@ from kafkaprod.protocol.messages.update_features import (
 )
 from kafkaprod.protocol.schema import Request, Response
 
-Reply = Callable[[Response], None]
+Respond = Callable[[Response], None]
 _Wanted = TypeVar("_Wanted")
 _Result = TypeVar("_Result")
 
@@ -110,7 +110,7 @@ _NO_TOPIC = uuid.UUID(int=0)
 """No topic has this id, so a reassignment of it is refused as one of an unknown topic."""
 
 
-def on_request(controller: Controller, request: Request, now_ms: int, reply: Reply) -> None:
+def on_request(controller: Controller, request: Request, now_ms: int, reply: Respond) -> None:
     """Put the events of a request into the controller's queue; `reply` gets the response when they are answered.
 
     Raises:
@@ -122,22 +122,22 @@ def on_request(controller: Controller, request: Request, now_ms: int, reply: Rep
     handler(controller, request, now_ms, reply)
 
 
-def _register(controller: Controller, request: BrokerRegistrationRequest, now_ms: int, reply: Reply) -> None:
+def _register(controller: Controller, request: BrokerRegistrationRequest, now_ms: int, reply: Respond) -> None:
     event = wire.registration_event(request, lambda answer: reply(wire.registration_response(answer)))
     controller.queue.put(event, now_ms)
 
 
-def _beat(controller: Controller, request: BrokerHeartbeatRequest, now_ms: int, reply: Reply) -> None:
+def _beat(controller: Controller, request: BrokerHeartbeatRequest, now_ms: int, reply: Respond) -> None:
     event = wire.heartbeat_event(request, now_ms, lambda answer: reply(wire.heartbeat_response(answer)))
     controller.note_heartbeat(event)
     controller.queue.put(event, now_ms)
 
 
-def _alter_partition(controller: Controller, request: AlterPartitionRequest, now_ms: int, reply: Reply) -> None:
+def _alter_partition(controller: Controller, request: AlterPartitionRequest, now_ms: int, reply: Respond) -> None:
     controller.queue.put(wire.isr_event(request, lambda answer: reply(wire.isr_response(answer))), now_ms)
 
 
-def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_ms: int, reply: Reply) -> None:
+def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_ms: int, reply: Respond) -> None:
     def answered(answer: ProducerIdBlock | ErrorCode) -> None:
         block = ProducerIdBlock(answer) if isinstance(answer, ErrorCode) else answer
         reply(
@@ -149,7 +149,7 @@ def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_m
     controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, reply=answered), now_ms)
 
 
-def _change_settings(controller: Controller, request: ChangeSettingsRequest, now_ms: int, reply: Reply) -> None:
+def _change_settings(controller: Controller, request: ChangeSettingsRequest, now_ms: int, reply: Respond) -> None:
     def answered(answer: SettingsAnswer | ErrorCode) -> None:
         outcome = SettingsAnswer(answer) if isinstance(answer, ErrorCode) else answer
         reply(ChangeSettingsResponse(error_code=outcome.error, end_offset=outcome.end_offset))
@@ -158,7 +158,7 @@ def _change_settings(controller: Controller, request: ChangeSettingsRequest, now
     controller.queue.put(ChangeSettings(records, answered), now_ms)
 
 
-def _update_features(controller: Controller, request: UpdateFeaturesRequest, now_ms: int, reply: Reply) -> None:
+def _update_features(controller: Controller, request: UpdateFeaturesRequest, now_ms: int, reply: Respond) -> None:
     def answered(answer: TopicAnswer | ErrorCode) -> None:
         outcome = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
         if outcome.error:
@@ -170,7 +170,7 @@ def _update_features(controller: Controller, request: UpdateFeaturesRequest, now
     controller.queue.put(UpdateFeatures(controller.voter_id, levels, request.validate_only, answered), now_ms)
 
 
-def _unregister(controller: Controller, request: UnregisterBrokerRequest, now_ms: int, reply: Reply) -> None:
+def _unregister(controller: Controller, request: UnregisterBrokerRequest, now_ms: int, reply: Respond) -> None:
     def answered(answer: TopicAnswer | ErrorCode) -> None:
         outcome = TopicAnswer(answer) if isinstance(answer, ErrorCode) else answer
         reply(UnregisterBrokerResponse(error_code=outcome.error, error_message=outcome.message))
@@ -178,7 +178,7 @@ def _unregister(controller: Controller, request: UnregisterBrokerRequest, now_ms
     controller.queue.put(UnregisterBroker(request.broker_id, may_have_replicas=True, reply=answered), now_ms)
 
 
-def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Reply) -> None:
+def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms: int, reply: Respond) -> None:
     takers = _takers(
         request.topics,
         lambda wanted, answer: CreatableTopicResult(
@@ -203,7 +203,7 @@ def _create_topics(controller: Controller, request: CreateTopicsRequest, now_ms:
         controller.queue.put(event, now_ms)
 
 
-def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms: int, reply: Reply) -> None:
+def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms: int, reply: Respond) -> None:
     takers = _takers(
         request.topics,
         lambda wanted, answer: DeletableTopicResult(
@@ -215,7 +215,7 @@ def _delete_topics(controller: Controller, request: DeleteTopicsRequest, now_ms:
         controller.queue.put(DeleteTopic(wanted.name or "", take), now_ms)
 
 
-def _create_partitions(controller: Controller, request: CreatePartitionsRequest, now_ms: int, reply: Reply) -> None:
+def _create_partitions(controller: Controller, request: CreatePartitionsRequest, now_ms: int, reply: Respond) -> None:
     takers = _takers(
         request.topics,
         lambda wanted, answer: CreatePartitionsTopicResult(
@@ -229,7 +229,9 @@ def _create_partitions(controller: Controller, request: CreatePartitionsRequest,
         controller.queue.put(event, now_ms)
 
 
-def _alter_configs(controller: Controller, request: IncrementalAlterConfigsRequest, now_ms: int, reply: Reply) -> None:
+def _alter_configs(
+    controller: Controller, request: IncrementalAlterConfigsRequest, now_ms: int, reply: Respond
+) -> None:
     changes = [(resource, config) for resource in request.resources for config in resource.configs]
 
     def finish(answers: Sequence[TopicAnswer]) -> None:
@@ -255,7 +257,7 @@ def _alter_configs(controller: Controller, request: IncrementalAlterConfigsReque
         controller.queue.put(event, now_ms)
 
 
-def _elect_leaders(controller: Controller, request: ElectLeadersRequest, now_ms: int, reply: Reply) -> None:
+def _elect_leaders(controller: Controller, request: ElectLeadersRequest, now_ms: int, reply: Respond) -> None:
     image = controller.context.image
 
     def finish(errors: Mapping[PartitionKey, ErrorCode] | ErrorCode) -> None:
@@ -287,7 +289,7 @@ def _elect_leaders(controller: Controller, request: ElectLeadersRequest, now_ms:
     controller.queue.put(ElectLeaders(ElectionType(request.election_type), keys, finish), now_ms)
 
 
-def _reassign(controller: Controller, request: AlterPartitionReassignmentsRequest, now_ms: int, reply: Reply) -> None:
+def _reassign(controller: Controller, request: AlterPartitionReassignmentsRequest, now_ms: int, reply: Respond) -> None:
     wanted = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
 
     def result(each: tuple[str, ReassignablePartition], answer: TopicAnswer) -> ReassignablePartitionResponse:
@@ -336,7 +338,7 @@ def _each_taker(count: int, finish: Callable[[Sequence[TopicAnswer]], None]) -> 
     return [partial(take, place) for place in range(count)]
 
 
-_HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Reply], None]]] = {
+_HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Respond], None]]] = {
     BrokerRegistrationRequest: _register,
     BrokerHeartbeatRequest: _beat,
     AlterPartitionRequest: _alter_partition,

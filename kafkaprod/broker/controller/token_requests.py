@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.broker.controller.envelopes import Unsealed, answered, unseal
-from kafkaprod.broker.controller.events import CreateToken, Event, ExpireToken, RenewToken, Reply, TokenAnswer
+from kafkaprod.broker.controller.events import ControllerEvent, CreateToken, ExpireToken, RenewToken, Reply, TokenAnswer
 from kafkaprod.broker.metadata.tokens import TokenHmac, principal_parts
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -84,7 +84,7 @@ def creation_response(request: CreateDelegationTokenRequest, requester: str, ans
     )
 
 
-def _creation(unsealed: Unsealed, reply: Reply) -> Event:
+def _creation(unsealed: Unsealed, reply: Reply) -> ControllerEvent:
     request: Any = unsealed.request
     renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
     owner = owner_of(request, unsealed.principal)
@@ -96,12 +96,12 @@ def _created(unsealed: Unsealed, answer: TokenAnswer) -> Response:
     return creation_response(request, unsealed.principal, answer)
 
 
-def _renewal(unsealed: Unsealed, reply: Reply) -> Event:
+def _renewal(unsealed: Unsealed, reply: Reply) -> ControllerEvent:
     request: Any = unsealed.request
     return RenewToken(TokenHmac(request.hmac), unsealed.principal, request.renew_period_ms, reply)
 
 
-def _expiration(unsealed: Unsealed, reply: Reply) -> Event:
+def _expiration(unsealed: Unsealed, reply: Reply) -> ControllerEvent:
     request: Any = unsealed.request
     return ExpireToken(TokenHmac(request.hmac), unsealed.principal, request.expiry_time_period_ms, reply)
 
@@ -119,7 +119,9 @@ def _end_of(answer: TokenAnswer) -> int:
 
 
 _EVENTS: Final[
-    dict[type[Request], tuple[Callable[[Unsealed, Reply], Event], Callable[[Unsealed, TokenAnswer], Response]]]
+    dict[
+        type[Request], tuple[Callable[[Unsealed, Reply], ControllerEvent], Callable[[Unsealed, TokenAnswer], Response]]
+    ]
 ] = {
     CreateDelegationTokenRequest: (_creation, _created),
     RenewDelegationTokenRequest: (_renewal, _renewed),

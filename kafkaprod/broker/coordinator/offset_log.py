@@ -29,7 +29,7 @@ OFFSETS_PARTITION = TopicPartition(OFFSETS_TOPIC, 0)
 
 _ENTRY_BYTES = 128  # about what one entry takes in the log
 
-Change = tuple[OffsetKey, OffsetCommitValue | None]
+OffsetChange = tuple[OffsetKey, OffsetCommitValue | None]
 
 
 class OffsetLog:
@@ -65,7 +65,7 @@ class OffsetLog:
 
     def write(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[OffsetChange],
         now_ms: int,
         writer: TransactionOwner = NOT_TRANSACTIONAL,
         token: VerificationToken | None = None,

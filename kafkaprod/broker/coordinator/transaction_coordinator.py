@@ -36,7 +36,7 @@ from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-RunLater = Callable[[Callable[[], None]], None]
+RunOnControl = Callable[[Callable[[], None]], None]
 """Have the control thread make a call, after the present one and before later requests."""
 
 
@@ -81,7 +81,7 @@ class TransactionCoordinator:
         log: Their states.
         new_producer_id: Gives out a fresh one; raises OSError if it cannot.
         markers: Writes markers.
-        run_later: See `RunLater`.
+        run_later: See `RunOnControl`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TransactionCoordinator:
         log: TransactionLog,
         new_producer_id: Callable[[], int],
         markers: MarkerSink,
-        run_later: RunLater,
+        run_later: RunOnControl,
     ) -> None:
         self._config = config
         self._log = log

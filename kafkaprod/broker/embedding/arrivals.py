@@ -15,7 +15,7 @@ from kafkaprod.text import counted
 
 Ask = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 """Sends a command to each broker that runs, and returns their answers."""
-Expected = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
+ExpectedRecord = bytes | str | None | tuple[bytes | str | None, bytes | str | None]
 """A value, or a key and a value; text stands for its UTF-8 bytes."""
 
 _LOOK_S: Final = 0.01
@@ -104,7 +104,7 @@ class Arrivals:
                     found.setdefault(int(number), []).extend(each for each in records if each.offset >= position)
         return has_more, len(shown) >= count
 
-    def check(self, topic: str, expected: Sequence[Expected], timeout: float) -> list[ArrivedRecord]:
+    def check(self, topic: str, expected: Sequence[ExpectedRecord], timeout: float) -> list[ArrivedRecord]:
         """Wait for as many records as are expected; return them if they are those and no others, in any order.
 
         Raises:
@@ -164,7 +164,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def _pair(expected: Expected) -> tuple[bytes | None, bytes | None]:
+def _pair(expected: ExpectedRecord) -> tuple[bytes | None, bytes | None]:
     key, value = expected if isinstance(expected, tuple) else (None, expected)
     return _encoded(key), _encoded(value)
 

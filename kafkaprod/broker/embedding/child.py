@@ -27,7 +27,7 @@ from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
-from kafkaprod.broker.embedding.commands import Command, Handler, answer_to
+from kafkaprod.broker.embedding.commands import Command, CommandHandler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.embedding.log_reading import reading_handlers
 from kafkaprod.broker.listeners import parse_listeners
@@ -150,7 +150,7 @@ def _take_metrics(server: BrokerServer) -> Command:
     }
 
 
-def fault_handlers(faults: Faults) -> dict[str, Handler]:
+def fault_handlers(faults: Faults) -> dict[str, CommandHandler]:
     """What a test scripts of a broker's faults, by the name of the command."""
 
     def on(command: Command) -> None:

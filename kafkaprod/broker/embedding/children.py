@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from kafkaprod.broker.embedding.commands import Handler, answer_to
+from kafkaprod.broker.embedding.commands import CommandHandler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class HostChannel:
         """Send the host a line that answers no command: how the start went."""
         self._lines.send(answer)
 
-    def obey(self, handlers: Mapping[str, Handler], at_end: Callable[[], None]) -> None:
+    def obey(self, handlers: Mapping[str, CommandHandler], at_end: Callable[[], None]) -> None:
         """Start to obey; `at_end` is called when the host is gone."""
 
         def run() -> None:

@@ -18,7 +18,7 @@ from kafkaprod.broker.controller.process import ControllerConfig, ControllerProc
 from kafkaprod.broker.embedding.child import fault_handlers, parse_config
 from kafkaprod.broker.embedding.children import HostChannel, in_loop
 from kafkaprod.broker.embedding.cluster_changes import send_signal
-from kafkaprod.broker.embedding.commands import Command, Handler
+from kafkaprod.broker.embedding.commands import Command, CommandHandler
 from kafkaprod.broker.embedding.log_reading import reading_handlers
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
@@ -114,7 +114,7 @@ def run_controller(options: Command, sock: socket.socket) -> int:
     return 0
 
 
-def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
+def _broker_handlers(server: BrokerServer) -> dict[str, CommandHandler]:
     assert isinstance(server.broker.standing, clustered.Clustered)
     member = server.broker.standing.member
 
@@ -138,7 +138,7 @@ def _broker_handlers(server: BrokerServer) -> dict[str, Handler]:
     }
 
 
-def _controller_handlers(process: ControllerProcess) -> dict[str, Handler]:
+def _controller_handlers(process: ControllerProcess) -> dict[str, CommandHandler]:
     def set_links(command: Command) -> None:
         in_loop(
             process.post, lambda: process.rules.replace(command["cuts"], command["delays_ms"], command["bytes_per_s"])

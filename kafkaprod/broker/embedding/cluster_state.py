@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from kafkaprod.broker.embedding import arguments
-from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expected
+from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, ExpectedRecord
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_changes import ChangeSignal
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
@@ -153,7 +153,7 @@ class ClusterState:
         """Return the records of a topic from the logs of the leaders, as `EmbeddedBroker.records`."""
         return self._arrivals.records(topic, at_least, timeout)
 
-    def check_records(self, topic: str, *expected: Expected, timeout: float = 5.0) -> list[ArrivedRecord]:
+    def check_records(self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0) -> list[ArrivedRecord]:
         """Assert that a topic has these records and no others, as `EmbeddedBroker.check_records`."""
         return self._arrivals.check(topic, expected, timeout)
 

@@ -11,7 +11,7 @@ from kafkaprod.errors import KafkaError
 Command = dict[str, Any]
 """A command, by its name under `command`; or an answer."""
 
-Handler = Callable[[Command], Command | None]
+CommandHandler = Callable[[Command], Command | None]
 """Does a command and returns its answer; None is the empty one."""
 
 
@@ -19,7 +19,7 @@ class CommandError(KafkaError):
     """A command cannot be done; the text alone goes to who sent it, without the name of the class."""
 
 
-def answer_to(command: Command, handlers: Mapping[str, Handler]) -> Command:
+def answer_to(command: Command, handlers: Mapping[str, CommandHandler]) -> Command:
     """Do a command, and return its answer: {"error": text} if it could not be done.
 
     Args:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from kafkaprod.broker.embedding import arguments
-from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expected
+from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, ExpectedRecord
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
@@ -292,7 +292,7 @@ class EmbeddedBroker:
         """
         return self._arrivals.records(topic, at_least, timeout)
 
-    def check_records(self, topic: str, *expected: Expected, timeout: float = 5.0) -> list[ArrivedRecord]:
+    def check_records(self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0) -> list[ArrivedRecord]:
         """Assert that a topic has these records and no others, in any order; return them as `records` does.
 
         Args:

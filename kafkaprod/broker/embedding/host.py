@@ -28,7 +28,7 @@ from itertools import chain
 from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding.children import end_with_parent
 from kafkaprod.broker.embedding.cluster_child import prepare_to_fork, run_broker, run_controller
-from kafkaprod.broker.embedding.commands import Command, CommandError, Handler, answer_to
+from kafkaprod.broker.embedding.commands import Command, CommandError, CommandHandler, answer_to
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.embedding.patience import Patience
 from kafkaprod.broker.listeners import bind_error, listeners_text, parse_listeners
@@ -173,7 +173,7 @@ class ProcessHost:
     # -- commands ------------------------------------------------------------------------------------------------------
 
     @property
-    def handlers(self) -> dict[str, Handler]:
+    def handlers(self) -> dict[str, CommandHandler]:
         """What the test can have done, by the name of the command."""
         return {
             "start": lambda command: self._start([command["name"]])[command["name"]],

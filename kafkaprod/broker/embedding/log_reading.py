@@ -19,7 +19,7 @@ from typing import Any, Final
 from kafkaprod._core.records.batch_reader import Record, RecordBatchReader, read_batches
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import Partition
-from kafkaprod.broker.embedding.commands import Command, Handler
+from kafkaprod.broker.embedding.commands import Command, CommandHandler
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.compression import decompress
@@ -27,7 +27,7 @@ from kafkaprod.compression import decompress
 _PAGE_BYTES: Final = 1 << 20
 
 
-def reading_handlers(broker: Broker) -> dict[str, Handler]:
+def reading_handlers(broker: Broker) -> dict[str, CommandHandler]:
     """Return what a test reads of a broker's logs, by the name of the command. Any thread."""
     return {
         "topics": lambda _: {"topics": [topic.name for topic in broker.topics.all() if not topic.is_internal]},

@@ -15,7 +15,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import TV1, TV2, ProducerIdAndEpoch
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
@@ -132,7 +132,7 @@ def _topic(topic: AddPartitionsToTxnTopic, errors: Errors) -> AddPartitionsToTxn
     )
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Refuse all if the id or one topic is not allowed. Versions of several transactions are for brokers alone.
 
     CLUSTER_AUTHORIZATION_FAILED in those. TRANSACTIONAL_ID_AUTHORIZATION_FAILED in the others, or

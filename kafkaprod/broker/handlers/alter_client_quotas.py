@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings.quotas import Change, Entity, Quotas
@@ -31,7 +31,7 @@ def handle(broker: Broker, request: ClientRequest[AlterClientQuotasRequest]) -> 
     return run_in_control_steps(broker, _alter_all(broker.quotas, request.body), partial(refuse, request))
 
 
-def _alter_all(quotas: Quotas, body: AlterClientQuotasRequest) -> Steps[Response]:
+def _alter_all(quotas: Quotas, body: AlterClientQuotasRequest) -> PausingSteps[Response]:
     results = []
     good: list[tuple[Entity, list[Change], EntryResult]] = []
     for entry in body.entries:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -33,7 +33,7 @@ def handle(broker: Broker, request: ClientRequest[AlterReplicaLogDirsRequest]) -
     return run_in_control_steps(broker, _begin_all(broker, request.body), partial(refuse, request))
 
 
-def _begin_all(broker: Broker, body: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
+def _begin_all(broker: Broker, body: AlterReplicaLogDirsRequest) -> PausingSteps[AlterReplicaLogDirsResponse]:
     results = []
     for directory in body.dirs:
         for topic in directory.topics:

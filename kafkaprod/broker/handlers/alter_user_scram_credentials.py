@@ -8,7 +8,7 @@ from functools import partial
 from kafkaprod.broker.calls.login import ScramKeys
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.settings.scram_store import ScramStore, keys_of
 from kafkaprod.errors import BrokerError
@@ -35,7 +35,9 @@ def handle(broker: Broker, request: ClientRequest[AlterUserScramCredentialsReque
     return run_in_control_steps(broker, _alter_all(broker.scram, request.body), partial(refuse, request))
 
 
-def _alter_all(store: ScramStore, body: AlterUserScramCredentialsRequest) -> Steps[AlterUserScramCredentialsResponse]:
+def _alter_all(
+    store: ScramStore, body: AlterUserScramCredentialsRequest
+) -> PausingSteps[AlterUserScramCredentialsResponse]:
     users = list(_by_user(body).items())
     results = []
     for first in range(0, len(users), _USERS_OF_STEP):

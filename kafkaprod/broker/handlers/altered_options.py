@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -28,7 +28,7 @@ def alter_each(broker: Broker, request: ClientRequest[Any], alter: Callable[[Any
     return run_in_control_steps(broker, _alter_each(request, alter), partial(refuse, request))
 
 
-def _alter_each(request: ClientRequest[Any], alter: Callable[[Any], None]) -> Steps[Response]:
+def _alter_each(request: ClientRequest[Any], alter: Callable[[Any], None]) -> PausingSteps[Response]:
     resources = request.body.resources
     response: Any = refuse(request, ErrorCode.NONE)
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)

@@ -43,9 +43,9 @@ _NOT_REQUESTED: Final = -(2**31)  # of authorized operations
 _RESOURCES_OF_OPTIONS: Final = {config_resources.TOPIC: TOPIC, config_resources.GROUP: GROUP}
 
 Handle = Callable[[ClientRequest[Any]], Outcome]
-Refuse = Callable[[ClientRequest[Any], int], Response]
+RefuseRequest = Callable[[ClientRequest[Any], int], Response]
 
-Special = Callable[["Authorizer", Handle, Refuse], Any]
+Special = Callable[["Authorizer", Handle, RefuseRequest], Any]
 """A rule that is the function `authorize` of a handler's module. Returns an Outcome; it may change its API's fields."""
 
 
@@ -155,7 +155,7 @@ class Authorizer:
                 return ERRORS[right.resource_type]
         return ErrorCode.NONE
 
-    def split(self, handle: Handle, refuse: Refuse, right: ItemRight) -> Outcome:
+    def split(self, handle: Handle, refuse: RefuseRequest, right: ItemRight) -> Outcome:
         """Handle the items that are allowed, and add the refusals of the others."""
         allowed: list[Any] = []
         denied: list[Any] = []
@@ -219,7 +219,7 @@ def _merged(ready: Ready, refused: Response, results: str) -> Any:
 
 
 def authorized_call(
-    broker: Broker, request: ClientRequest[Any], handle: Handle, refuse: Refuse, special: Special | None
+    broker: Broker, request: ClientRequest[Any], handle: Handle, refuse: RefuseRequest, special: Special | None
 ) -> Outcome:
     """Handle what the client of a request may do, and refuse the rest.
 
@@ -249,7 +249,7 @@ def authorized_call(
 def rule_of_options(operation: int, results: str) -> Special:
     """Make the rule of an API of options: for topics and groups on them, for all else on the cluster."""
 
-    def call(authorizer: Authorizer, handle: Handle, refuse: Refuse) -> Any:
+    def call(authorizer: Authorizer, handle: Handle, refuse: RefuseRequest) -> Any:
         allowed: list[Any] = []
         denied: dict[int, list[Any]] = {}
         for resource in authorizer.request.body.resources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.coordinator.offset_log import Change
+from kafkaprod.broker.coordinator.offset_log import OffsetChange
 from kafkaprod.broker.coordinator.offsets import MAX_METADATA_BYTES, OffsetCommitValue, OffsetKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -25,7 +25,7 @@ def check_offsets(
     body: OffsetCommitRequest | TxnOffsetCommitRequest,
     response: OffsetCommitResponse | TxnOffsetCommitResponse,
     now_ms: int,
-) -> list[Change]:
+) -> list[OffsetChange]:
     """Return the offsets of a request that may be committed; the others get their error in the response.
 
     Args:
@@ -34,7 +34,7 @@ def check_offsets(
         response: Has an outcome for each partition of the request, in the same order.
         now_ms: Wall time.
     """
-    changes: list[Change] = []
+    changes: list[OffsetChange] = []
     errors: list[ErrorCode] = []
     for topic in body.topics:
         name = broker.topics.name_of(topic.name, topic.topic_id)
@@ -64,6 +64,6 @@ def give_error(response: OffsetCommitResponse | TxnOffsetCommitResponse, error_c
             outcome.error_code = outcome.error_code or error_code
 
 
-def are_too_large(changes: Sequence[Change]) -> bool:
+def are_too_large(changes: Sequence[OffsetChange]) -> bool:
     """Whether the offsets of a request are too large to be stored together."""
     return sum(len(committed.metadata.encode()) for _, committed in changes if committed is not None) > MAX_COMMIT_BYTES

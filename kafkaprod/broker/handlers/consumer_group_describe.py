@@ -13,7 +13,13 @@ from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.consumer_member import NOTHING, ConsumerMember
 from kafkaprod.broker.coordinator.consumer_member import Assignment as AssignedPartitions
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse, show_authorized_operations
+from kafkaprod.broker.handlers.authorization import (
+    Authorizer,
+    Handle,
+    ItemRight,
+    RefuseRequest,
+    show_authorized_operations,
+)
 from kafkaprod.broker.metadata.features import GROUP_VERSION
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import GROUP, TOPIC
@@ -97,7 +103,7 @@ def _assignment(broker: Broker, assigned: AssignedPartitions) -> Assignment:
     return Assignment(topic_partitions=[topic for topic in topics if topic.topic_name])
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the groups, then refuse those with assigned topics that may not be described."""
     right = ItemRight(acls.DESCRIBE, GROUP, "group_ids", "groups", "")
     response: Any = authorizer.split(call, deny, right)

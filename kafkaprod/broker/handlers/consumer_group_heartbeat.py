@@ -16,7 +16,7 @@ from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.metadata.features import GROUP_VERSION
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import DESCRIBE, TOPIC, Acls
@@ -99,7 +99,7 @@ def _by_topic(assignment: Assignment) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in found.items()]
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Refuse all if one of the topics that a member names may not be described."""
     names = authorizer.request.body.subscribed_topic_names or ()
     if not all(authorizer.may(acls.DESCRIBE, TOPIC, name) for name in names):

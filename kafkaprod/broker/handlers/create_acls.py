@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings.acls import CHANGES_OF_STEP, Acl, check_new
@@ -24,7 +24,7 @@ def handle(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Outcome
     return run_in_control_steps(broker, _create_all(broker, request), partial(refuse, request))
 
 
-def _create_all(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> Steps[Response]:
+def _create_all(broker: Broker, request: ClientRequest[CreateAclsRequest]) -> PausingSteps[Response]:
     results = []
     good: list[tuple[Acl, AclCreationResult]] = []
     for creation in request.body.creations:

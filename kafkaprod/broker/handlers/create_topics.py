@@ -12,7 +12,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.forwarded_topics import failed_topic
 from kafkaprod.broker.cluster.topics import check_total
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.mutations import Mutation, limited
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
@@ -48,7 +48,7 @@ def _partition_count(broker: Broker, topic: CreatableTopic) -> int:
     return broker.config.num_partitions if topic.num_partitions == -1 else max(topic.num_partitions, 0)
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Create on the cluster is enough for all topics."""
     if authorizer.may(acls.CREATE, CLUSTER):
         return call(authorizer.request)

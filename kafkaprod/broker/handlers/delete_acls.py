@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings.acl_search import AclSearch
@@ -32,7 +32,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Outcome
     return run_in_control_steps(broker, _delete_all(broker, request), partial(refuse, request))
 
 
-def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> Steps[Response]:
+def _delete_all(broker: Broker, request: ClientRequest[DeleteAclsRequest]) -> PausingSteps[Response]:
     search = AclSearch(broker.acls.all)
     results = []
     for wanted in request.body.filters:

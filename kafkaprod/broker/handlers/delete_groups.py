@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.handlers.refusals import refuse
@@ -25,7 +25,7 @@ def handle(broker: Broker, request: ClientRequest[DeleteGroupsRequest]) -> Outco
     return run_in_control_steps(broker, _delete_all(broker, request.body), partial(refuse, request))
 
 
-def _delete_all(broker: Broker, body: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
+def _delete_all(broker: Broker, body: DeleteGroupsRequest) -> PausingSteps[DeleteGroupsResponse]:
     results = []
     for group_id in body.groups_names:
         results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(broker, group_id)))

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Steps, each_short, run_in_control_steps
+from kafkaprod.broker.calls.steps import PausingSteps, each_short, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.mutations import Mutation, limited
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TOPIC
@@ -54,7 +54,7 @@ def _partition_count(broker: Broker, wanted: DeleteTopicState | str) -> int:
     return 0 if known is None else len(known.partitions)
 
 
-def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Steps[DeleteTopicsResponse]:
+def _delete_all(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> PausingSteps[DeleteTopicsResponse]:
     every = _wanted(request)
     results = list(_check(every))
     refused = {(result.name, result.topic_id) for result in results}
@@ -102,7 +102,7 @@ def _wanted(request: ClientRequest[DeleteTopicsRequest]) -> list[DeleteTopicStat
     return [DeleteTopicState(name=name) for name in request.body.topic_names]
 
 
-def _delete(broker: Broker, wanted: DeleteTopicState) -> Steps[DeletableTopicResult]:
+def _delete(broker: Broker, wanted: DeleteTopicState) -> PausingSteps[DeletableTopicResult]:
     name, topic_id = wanted.name, wanted.topic_id
     if name is None:
         topic = None if topic_id is None else broker.topics.by_id(topic_id)
@@ -121,7 +121,7 @@ def _delete(broker: Broker, wanted: DeleteTopicState) -> Steps[DeletableTopicRes
     return DeletableTopicResult(name=name, topic_id=topic_id)
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the topics, which older versions name otherwise."""
     is_named = authorizer.request.version < 6
     items, name = ("topic_names", "") if is_named else ("topics", "name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers import config_resources
 from kafkaprod.broker.handlers.authorization import rule_of_options
@@ -37,7 +37,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeConfigsRequest]) -> Ou
     return run_in_control_steps(broker, _describe_all(broker, request.body), partial(refuse, request))
 
 
-def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+def _describe_all(broker: Broker, body: DescribeConfigsRequest) -> PausingSteps[DescribeConfigsResponse]:
     asked = {
         (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
         for resource in body.resources

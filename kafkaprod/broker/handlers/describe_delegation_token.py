@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_control_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.handlers.delegation_tokens import may_request
 from kafkaprod.broker.handlers.refusals import refuse
@@ -44,7 +44,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeDelegationTokenRequest
 
 def _describe_all(
     broker: Broker, request: ClientRequest[DescribeDelegationTokenRequest]
-) -> Steps[DescribeDelegationTokenResponse]:
+) -> PausingSteps[DescribeDelegationTokenResponse]:
     wanted = request.body.owners
     owners = None if wanted is None else {f"{owner.principal_type}:{owner.principal_name}" for owner in wanted}
     may = partial(broker.acls.is_allowed, request.principal, request.client_host)

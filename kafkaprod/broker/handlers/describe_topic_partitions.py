@@ -8,7 +8,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
 from kafkaprod.broker.cluster.topics import Topic
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TOPIC
@@ -63,7 +63,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeTopicPartitionsRequest
     return response
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the topics; all of them means those that may be described."""
     body = authorizer.request.body
     if body.topics:

@@ -8,7 +8,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import Transaction
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TOPIC, TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
@@ -36,7 +36,7 @@ def handle(broker: Broker, request: ClientRequest[DescribeTransactionsRequest]) 
     )
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the ids, then leave out the topics that may not be described."""
     response: Any = authorizer.split(call, deny, _RIGHT)
     for state in response.transaction_states:

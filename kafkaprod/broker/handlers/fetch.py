@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane, Outcome
 from kafkaprod.broker.calls.steps import finish_now, run_in_loop_steps
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.fetch_reading import Read, failed, least_bytes, read_steps
 from kafkaprod.broker.handlers.fetch_waiting import WaitingFetch
 from kafkaprod.broker.settings import acls
@@ -37,7 +37,7 @@ _FEW_PARTITIONS = 32
 """Reading them takes a millisecond: less work than keeping account of each."""
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the topics; whoever fetches as a replica needs CLUSTER_ACTION, as brokers have it."""
     body = authorizer.request.body
     if max(body.replica_id, body.replica_state.replica_id) < 0:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkaprod.broker.calls.file_records import FileResponse, records_field
 from kafkaprod.broker.calls.request import ClientRequest
-from kafkaprod.broker.calls.steps import Pause, Steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch, name_leaders
 from kafkaprod.broker.cluster.topics import Partition
@@ -83,7 +83,7 @@ def look_at(broker: Broker, request: ClientRequest[FetchRequest], topic: str, wa
     return _look(broker, request, topic, wanted, limit, [])
 
 
-def read_steps(broker: Broker, request: ClientRequest[FetchRequest]) -> Steps[Read]:
+def read_steps(broker: Broker, request: ClientRequest[FetchRequest]) -> PausingSteps[Read]:
     """Read partition after partition, up to the limits."""
     body = request.body
     left_bytes = _most_bytes(broker, request)

@@ -12,7 +12,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.offset_log import OFFSETS_TOPIC
 from kafkaprod.broker.coordinator.transaction_log import TRANSACTIONS_TOPIC
-from kafkaprod.broker.handlers.authorization import ERRORS, Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import ERRORS, Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import GROUP, TRANSACTIONAL_ID
@@ -51,7 +51,7 @@ def handle(broker: Broker, request: ClientRequest[FindCoordinatorRequest]) -> Re
     )
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the keys."""
     body = authorizer.request.body
     resource_type = {0: GROUP, 1: TRANSACTIONAL_ID}.get(body.key_type)

@@ -13,7 +13,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.settings import acls
@@ -51,7 +51,7 @@ def handle(broker: Broker, request: ClientRequest[InitProducerIdRequest]) -> Res
     return InitProducerIdResponse(producer_id=step.answer.producer_id, producer_epoch=step.answer.epoch)
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Without a transactional id, a client must be allowed to write somewhere."""
     transactional_id = authorizer.request.body.transactional_id
     if transactional_id is not None:

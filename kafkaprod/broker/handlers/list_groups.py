@@ -11,7 +11,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_group import ConsumerGroup
 from kafkaprod.broker.coordinator.group import Group
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import CLUSTER, GROUP
 from kafkaprod.protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ def _listed(group: Group | ConsumerGroup) -> ListedGroup:
     )
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Leave out the groups that may not be described."""
     response: Any = call(authorizer.request)
     if not authorizer.may(acls.DESCRIBE, CLUSTER):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import check_leader_epoch
 from kafkaprod.broker.handlers.refusals import refuse
@@ -55,7 +55,7 @@ def handle(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> Outcom
     )
 
 
-def _look_up_all(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> Steps[ListOffsetsResponse]:
+def _look_up_all(broker: Broker, request: ClientRequest[ListOffsetsRequest]) -> PausingSteps[ListOffsetsResponse]:
     named = Counter(
         (topic.name, wanted.partition_index) for topic in request.body.topics for wanted in topic.partitions
     )

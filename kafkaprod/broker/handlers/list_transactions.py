@@ -14,7 +14,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator import transaction as transactions
 from kafkaprod.broker.coordinator.coordinators import TRANSACTIONS
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TRANSACTIONAL_ID
 from kafkaprod.protocol.api_keys import ApiKey
@@ -72,7 +72,7 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[transaction
     return is_wanted
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Leave out the ids that may not be described."""
     response: Any = call(authorizer.request)
     response.transaction_states = [

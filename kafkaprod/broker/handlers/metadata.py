@@ -16,7 +16,13 @@ from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, Replicas, controller_id, live_nodes, replicas_of
 from kafkaprod.broker.cluster.topics import RESERVED_NAMES, Topic, is_legal_name
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse, merged, show_authorized_operations
+from kafkaprod.broker.handlers.authorization import (
+    Authorizer,
+    Handle,
+    RefuseRequest,
+    merged,
+    show_authorized_operations,
+)
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import CLUSTER, TOPIC
 from kafkaprod.broker.settings.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -149,7 +155,7 @@ def _failed(name: str | None, error_code: int, topic_id: uuid.UUID | None = None
     return MetadataResponseTopic(name=name, error_code=error_code, topic_id=topic_id)
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Show the topics that may be described, and make those that may be made."""
     body, version = authorizer.request.body, authorizer.request.version
     if body.topics is None or (version == 0 and not body.topics):

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Outcome, Ready
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.handlers.authorization import Handle, Refuse, merged
+from kafkaprod.broker.handlers.authorization import Handle, RefuseRequest, merged
 from kafkaprod.broker.settings.quotas import MUTATIONS
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Response
@@ -37,7 +37,9 @@ class Mutation(NamedTuple):
     count: Callable[[Any], int]
 
 
-def limited(broker: Broker, request: ClientRequest[Any], mutation: Mutation, handle: Handle, refuse: Refuse) -> Outcome:
+def limited(
+    broker: Broker, request: ClientRequest[Any], mutation: Mutation, handle: Handle, refuse: RefuseRequest
+) -> Outcome:
     """Handle the items that the client has tokens for, and refuse the others.
 
     Args:

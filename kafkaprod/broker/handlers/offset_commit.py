@@ -11,7 +11,7 @@ from typing import cast
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.offset_log import Change
+from kafkaprod.broker.coordinator.offset_log import OffsetChange
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.errors import BrokerError
@@ -36,7 +36,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetCommitRequest]) -> Offse
 
 
 def _write(
-    broker: Broker, request: ClientRequest[OffsetCommitRequest], changes: list[Change], now_ms: int
+    broker: Broker, request: ClientRequest[OffsetCommitRequest], changes: list[OffsetChange], now_ms: int
 ) -> ErrorCode:
     """Write the offsets, if the group takes them from this member."""
     body = request.body

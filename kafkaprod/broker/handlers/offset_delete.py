@@ -8,9 +8,9 @@ from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.offset_log import Change
+from kafkaprod.broker.coordinator.offset_log import OffsetChange
 from kafkaprod.broker.coordinator.offsets import OffsetKey
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TOPIC
@@ -45,7 +45,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Respo
         return refuse(request, refusal.code)
     if subscribed is None:
         return refuse(request, ErrorCode.NON_EMPTY_GROUP)
-    changes: list[Change] = []
+    changes: list[OffsetChange] = []
     topics = []
     for topic in body.topics:
         outcomes = []
@@ -69,7 +69,7 @@ def handle(broker: Broker, request: ClientRequest[OffsetDeleteRequest]) -> Respo
     return OffsetDeleteResponse(topics=topics)
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Refuse the topics that may not be read."""
     topics = authorizer.request.body.topics
     denied = [topic for topic in topics if not authorizer.may(acls.READ, TOPIC, topic.name)]

@@ -18,7 +18,7 @@ from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.offsets import OffsetCommitValue, OffsetKey, OffsetTable
 from kafkaprod.broker.handlers import refusals
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import GROUP, TOPIC
 from kafkaprod.protocol.api_keys import ApiKey
@@ -57,7 +57,7 @@ class _Answer(NamedTuple):
     error_code: int
 
 
-Found = Iterator[tuple[str, list[_Answer]]]
+_Found = Iterator[tuple[str, list[_Answer]]]
 
 
 def handle(broker: Broker, request: ClientRequest[OffsetFetchRequest]) -> OffsetFetchResponse:
@@ -125,7 +125,7 @@ def _find(
     group_id: str,
     wanted: Iterable[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
     requires_stable: bool,
-) -> Found:
+) -> _Found:
     offsets = table.of_group(group_id)
 
     def answer(name: str, index: int) -> _Answer:
@@ -178,7 +178,7 @@ def _group_topic(name: str, answers: list[_Answer], topic_id: uuid.UUID | None =
     )
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the groups, then leave out the topics that may not be described."""
     if authorizer.request.version < 8:
         if not authorizer.may(acls.DESCRIBE, GROUP, authorizer.request.body.group_id):

@@ -23,11 +23,11 @@ from kafkaprod.broker.calls.request import (
     Outcome,
     Ready,
 )
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_loop_steps, run_in_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_loop_steps, run_in_steps
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import name_leaders
 from kafkaprod.broker.cluster.produce_replication import ACKS_ALL, Replicated, await_replicas, note_append
-from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, Refuse
+from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.produce_transactions import (
     Verification,
     begin_verification,
@@ -84,7 +84,7 @@ class _Appended(NamedTuple):
     replicated: Replicated | None
 
 
-def authorize(authorizer: Authorizer, call: Handle, deny: Refuse) -> Any:
+def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
     """Check the topics, and the transactional id if there are transactional records."""
     body = authorizer.request.body
     name = body.transactional_id
@@ -150,7 +150,7 @@ def _append_all(broker: Broker, request: ClientRequest[ProduceRequest], verifica
 
 def _append_steps(
     broker: Broker, request: ClientRequest[ProduceRequest], verification: Verification, appended: list[_Appended]
-) -> Steps[ProduceResponse]:
+) -> PausingSteps[ProduceResponse]:
     """Append batch after batch; a batch of many bytes, plain, is a long step."""
     responses = []
     step_bytes = 0

@@ -13,7 +13,7 @@ from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
 from kafkaprod.broker.coordinator.member import is_no_group_id
-from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, Change
+from kafkaprod.broker.coordinator.offset_log import OFFSETS_PARTITION, OffsetChange
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_offsets, give_error
 from kafkaprod.broker.handlers.refusals import refuse
@@ -35,10 +35,10 @@ COORDINATED_BY = GROUPS
 _FIRST_VERSION_WITH_ABORTABLE = 4
 _FIRST_VERSION_OF_TV2 = 5
 
-Request = ClientRequest[TxnOffsetCommitRequest]
+_Request = ClientRequest[TxnOffsetCommitRequest]
 
 
-def handle(broker: Broker, request: Request) -> TxnOffsetCommitResponse | Deferred:
+def handle(broker: Broker, request: _Request) -> TxnOffsetCommitResponse | Deferred:
     """Check each partition, the group and the transaction.
 
     The valid offsets stay pending until the transaction's marker arrives.
@@ -78,7 +78,7 @@ def _with_error(response: TxnOffsetCommitResponse, error_code: ErrorCode) -> Txn
 
 
 def _write(
-    broker: Broker, request: Request, changes: list[Change], now_ms: int, token: VerificationToken | None
+    broker: Broker, request: _Request, changes: list[OffsetChange], now_ms: int, token: VerificationToken | None
 ) -> ErrorCode:
     """Write the offsets, if the group allows it, and the transaction is the one that was verified."""
     body = request.body
@@ -103,17 +103,17 @@ def _write(
     return ErrorCode.NONE
 
 
-def _producer_of(request: Request) -> ProducerIdAndEpoch:
+def _producer_of(request: _Request) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(request.body.producer_id, request.body.producer_epoch)
 
 
-def _has_joined(broker: Broker, request: Request) -> bool:
+def _has_joined(broker: Broker, request: _Request) -> bool:
     """Whether the transaction has written offsets before, so that its coordinator knows of it."""
     partition = broker.topics.partition(*OFFSETS_PARTITION)
     return partition is not None and partition.log.has_open_transaction(*_producer_of(request))
 
 
-def _token(broker: Broker, request: Request) -> VerificationToken | None:
+def _token(broker: Broker, request: _Request) -> VerificationToken | None:
     """Return what becomes worthless when a marker overtakes the verification; None if there is no log yet.
 
     Without it offsets that were verified, and then overtaken by the marker that ends their transaction, would begin

@@ -57,7 +57,7 @@ class OffsetAnswer:
 
 
 Question = FollowerFetch | OffsetLookup
-Answer = FetchOutcome | OffsetAnswer
+FetcherAnswer = FetchOutcome | OffsetAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class FetchAnswer(NamedTuple):
         error: Why the whole request failed, NONE if it did not.
     """
 
-    answers: Mapping[PartitionKey, Answer]
+    answers: Mapping[PartitionKey, FetcherAnswer]
     session_id: int = 0
     error: ErrorCode = ErrorCode.NONE
 
@@ -304,7 +304,7 @@ class Fetcher:
 
     # -- what is answered ----------------------------------------------------------------------------------------------
 
-    def _take(self, key: PartitionKey, request: FetchRequest, answer: Answer, now_ms: int) -> bool:
+    def _take(self, key: PartitionKey, request: FetchRequest, answer: FetcherAnswer, now_ms: int) -> bool:
         """Take a partition's answer, and ask again; return whether that is worth a request at once."""
         self._standing.discard(key)
         fetched = self._partitions.get(key)

@@ -38,7 +38,7 @@ _ACCEPT_PAUSE_MS = 1_000
 _WARNING_MS = 1_000  # one line about refused connections in that time
 _PEER_HOST = "peer"
 
-Versions = Mapping[ApiKey, tuple[int, int]]
+AnnouncedVersions = Mapping[ApiKey, tuple[int, int]]
 """What is announced: API -> lowest and highest version."""
 
 
@@ -92,7 +92,7 @@ class Acceptors:
         acceptors: list[Acceptor],
         broker: Broker,
         admission: Admission,
-        versions: Mapping[bool, Versions],
+        versions: Mapping[bool, AnnouncedVersions],
         poller: Poller,
         clock: Clock,
         loop: AcceptingLoop,

@@ -17,7 +17,7 @@ from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, 
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import Coordinator
 from kafkaprod.broker.handlers import refusals
-from kafkaprod.broker.handlers.authorization import Refuse, Special, authorized_call
+from kafkaprod.broker.handlers.authorization import RefuseRequest, Special, authorized_call
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -80,7 +80,7 @@ SPECIAL_RULES: Final[Mapping[ApiKey, Special]] = {
 PEER_APIS: Final = frozenset(api for api, handler in HANDLERS.items() if hasattr(handler, "PEERS_ONLY"))
 """The APIs that only processes of the same cluster use."""
 
-REFUSALS: Final[Mapping[ApiKey, Refuse]] = {
+REFUSALS: Final[Mapping[ApiKey, RefuseRequest]] = {
     api: getattr(handler, "refuse", refusals.refuse) for api, handler in HANDLERS.items()
 }
 """How each API answers that every part of a request has failed."""

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
-from kafkaprod.errors import Category, KafkaError, Outcome
+from kafkaprod.errors import Category, CommitOutcome, KafkaError
 from kafkaprod.structs import TopicPartition
 
 
@@ -38,7 +38,7 @@ class Failure:
     category: Category
     code: int = -1
     name: str = "UNKNOWN_SERVER_ERROR"
-    outcome: Outcome | None = None
+    outcome: CommitOutcome | None = None
     cause: BaseException | None = None
 
     def error(self) -> KafkaError:

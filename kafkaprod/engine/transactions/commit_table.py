@@ -36,7 +36,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from kafkaprod.engine.transactions.verdicts import Facts, Verdict
-from kafkaprod.errors import Outcome
+from kafkaprod.errors import CommitOutcome
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 
 
@@ -50,7 +50,7 @@ class Log(Enum):
     __hash__ = object.__hash__  # Enum's own hashes the name in Python
 
 
-OUTCOMES: Final[dict[Log, Outcome]] = {
+OUTCOMES: Final[dict[Log, CommitOutcome]] = {
     Log.WITHOUT: "not committed",
     Log.DOUBTFUL: "unknown",
     Log.COMMIT: "committed",

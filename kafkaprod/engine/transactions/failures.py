@@ -10,11 +10,11 @@ from kafkaprod.engine.transactions.verdicts import Step
 from kafkaprod.errors import (
     AuthorizationError,
     Category,
+    CommitOutcome,
     ConfigError,
     DeliveryFailedError,
     InvalidProducerIdMappingError,
     KafkaError,
-    Outcome,
     ProducerFencedError,
     TransactionAbortableError,
     UnsupportedVersionError,
@@ -31,13 +31,13 @@ _FENCED: Final = (
 )
 
 
-def _doubt(outcome: Outcome | None) -> str:
+def _doubt(outcome: CommitOutcome | None) -> str:
     return (
         "; the transaction may have been committed by an attempt without a clear answer" if outcome == "unknown" else ""
     )
 
 
-def abortable(step: Step, code: int, who: str, outcome: Outcome | None, where: str = "") -> Failure:
+def abortable(step: Step, code: int, who: str, outcome: CommitOutcome | None, where: str = "") -> Failure:
     """An answer after which the transaction can only be aborted.
 
     Args:
@@ -59,7 +59,7 @@ def abortable(step: Step, code: int, who: str, outcome: Outcome | None, where: s
     )
 
 
-def fatal(step: Step, code: int, who: str, outcome: Outcome | None, where: str = "") -> Failure:
+def fatal(step: Step, code: int, who: str, outcome: CommitOutcome | None, where: str = "") -> Failure:
     """An answer that ends the producer. Arguments as for `abortable`."""
     answer = describe(code)
     error_class: type[KafkaError] = answer.error_class
@@ -96,7 +96,9 @@ def refused(step: Step, code: int, who: str) -> Failure:
     return Failure(AuthorizationError, text, "invalid", code, answer.name)
 
 
-def from_error(step: Step, error: KafkaError, who: str, outcome: Outcome | None, *, is_abortable: bool) -> Failure:
+def from_error(
+    step: Step, error: KafkaError, who: str, outcome: CommitOutcome | None, *, is_abortable: bool
+) -> Failure:
     """A request that could not be sent: too old a broker, refused credentials, damaged answers."""
     what = _ABORT if is_abortable else _CLOSE
     error_class = TransactionAbortableError if is_abortable else type(error)

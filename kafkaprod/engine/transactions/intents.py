@@ -17,7 +17,7 @@ from kafkaprod.engine.transactions.members import Members
 from kafkaprod.engine.transactions.offsets import GroupMetadata, OffsetAndMetadata
 from kafkaprod.engine.transactions.states import OPEN, TRANSITIONS, State
 from kafkaprod.engine.transactions.verdicts import Step
-from kafkaprod.errors import CommitUnknownError, IllegalStateError, KafkaError, Outcome, TransactionTimeoutError
+from kafkaprod.errors import CommitOutcome, CommitUnknownError, IllegalStateError, KafkaError, TransactionTimeoutError
 from kafkaprod.structs import TopicPartition
 
 
@@ -50,7 +50,7 @@ class Intents:
         self._log = Log.WITHOUT  # what it may hold of a commit of this transaction
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> CommitOutcome | None:
         """What is certain about the open transaction, or the one that failed for good; None: there is none."""
         call, state = self._call, self.state
         if state is State.FATAL_ERROR:
@@ -220,7 +220,7 @@ class Intents:
             call.finish(None if call.is_decided else failure)
 
     @property
-    def _certain(self) -> Outcome | None:
+    def _certain(self) -> CommitOutcome | None:
         """What is certain about the transaction if no further EndTxn is sent; None: none is open."""
         return OUTCOMES[self._log] if self.state in OPEN else None
 

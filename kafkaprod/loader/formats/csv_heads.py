@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kafkaprod._core.columns.columns import Column
-from kafkaprod.loader.formats.text import Cut, Text, skip_to
+from kafkaprod.loader.formats.text import Cut, TextBytes, skip_to
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.source import Source
@@ -20,7 +20,7 @@ _LONGEST_INLINE: Final = 12  # bytes of a row that a view has itself
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")  # behind a last "\r" a "\n" may follow
 _SEPARATOR_LINE: Final = re.compile(rb'"?sep=([\t !#-~])"?[\r\n]*')  # what --separator takes
 
-SplitRows = Callable[[Text, bool, int], Cut]
+SplitRows = Callable[[TextBytes, bool, int], Cut]
 
 
 def find_head(source: Source, start: int, skip_lines: int) -> tuple[int, str | None]:
@@ -58,7 +58,7 @@ def find_head(source: Source, start: int, skip_lines: int) -> tuple[int, str | N
     raise AssertionError("there is a line behind the ones that are left out, if an empty one")
 
 
-def split_without_comments(split: SplitRows, text: Text, is_last: bool, max_rows: int, prefix: bytes) -> Cut:
+def split_without_comments(split: SplitRows, text: TextBytes, is_last: bool, max_rows: int, prefix: bytes) -> Cut:
     """Split a text, and leave out lines that begin with a prefix where a row may begin.
 
     A comment may have quotes that a row must close: so it is cut off before the rows behind it are looked at.
@@ -97,7 +97,7 @@ def split_without_comments(split: SplitRows, text: Text, is_last: bool, max_rows
     return Cut(b"".join(views), count, at, malformed=malformed)
 
 
-def has_comment(text: Text, prefix: bytes) -> bool:
+def has_comment(text: TextBytes, prefix: bytes) -> bool:
     """Return whether a line of a text begins with a prefix."""
     return re.search(rb"(?:\A|[\r\n])" + re.escape(prefix), text) is not None
 

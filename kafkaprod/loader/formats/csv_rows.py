@@ -25,7 +25,7 @@ from kafkaprod.loader.formats.csv_heads import find_head, has_comment, split_wit
 from kafkaprod.loader.formats.csv_types import exact_column, inferred_types
 from kafkaprod.loader.formats.lines import LineCounter
 from kafkaprod.loader.formats.rows import RowBlock
-from kafkaprod.loader.formats.text import Cut, Piece, Text, pieces, text_start
+from kafkaprod.loader.formats.text import Cut, Piece, TextBytes, pieces, text_start
 from kafkaprod.loader.opening.errors import BadRow, LoadRefusedError, check_fields
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.tables.row_plan import RAW, RowPlan
@@ -115,13 +115,13 @@ class CsvReader:
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
         return pieces(self._source, offset, self._split, self._plan.max_row_bytes, fills=fills)
 
-    def _split(self, text: Text, is_last: bool, max_rows: int = MOST_ROWS) -> Cut:
+    def _split(self, text: TextBytes, is_last: bool, max_rows: int = MOST_ROWS) -> Cut:
         comment = self._options.comment
         if comment:
             return split_without_comments(self._split_rows, text, is_last, max_rows, comment)
         return self._split_rows(text, is_last, max_rows)
 
-    def _split_rows(self, text: Text, is_last: bool, max_rows: int) -> Cut:
+    def _split_rows(self, text: TextBytes, is_last: bool, max_rows: int) -> Cut:
         quote = -1 if self._options.quote is None else ord(self._options.quote)
         separator, limit = ord(self._options.separator), self._plan.max_row_bytes
         views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkaprod.loader.formats.text import Cut, Text
+from kafkaprod.loader.formats.text import Cut, TextBytes
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.opening import WholeInput
 from kafkaprod.loader.opening.source import Source
@@ -24,7 +24,7 @@ _CLOSING: Final = {b"{": b"}", b"[": b"]"}
 _NOT_BLANK: Final = re.compile(rb"[^ \t\r\n]")
 
 
-def split_documents(source: Source, text: Text, is_last: bool) -> Cut:
+def split_documents(source: Source, text: TextBytes, is_last: bool) -> Cut:
     """Cut whole documents off a text.
 
     Raises:
@@ -64,7 +64,7 @@ def _other_text(source: Source) -> LoadError:
     return LoadError(f"{source.name} is not a sequence of JSON objects and arrays: other text stands beside them")
 
 
-def _views_of(text: Text, starts: list[int], ends: list[int]) -> bytes:
+def _views_of(text: TextBytes, starts: list[int], ends: list[int]) -> bytes:
     """Return views of parts of a text: length and first bytes, then the place, or all bytes of a short one."""
     views = np.zeros((len(starts), 4), dtype=np.int32)
     views[:, 3] = starts

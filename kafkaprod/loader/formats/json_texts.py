@@ -16,7 +16,7 @@ from kafkaprod.loader.formats.text import (
     CheckRest,
     Cut,
     Splitter,
-    Text,
+    TextBytes,
     block_of,
     pieces,
     room_for,
@@ -41,7 +41,7 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int, field: str 
     if offset == 0:
         offset = _elements_start(source, plan, field) if field else array_start(source)
 
-    def split(text: Text, is_last: bool) -> Cut:
+    def split(text: TextBytes, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
         if is_last and not is_end:
             raise LoadError(f"{source.name} is cut off: the JSON array does not end")

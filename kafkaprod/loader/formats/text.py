@@ -35,7 +35,7 @@ ONE_DOCUMENT: Final = (
     "the elements of the array that its field NAME has"
 )
 
-Text = bytes | memoryview
+TextBytes = bytes | memoryview
 
 
 class Cut(NamedTuple):
@@ -56,7 +56,7 @@ class Cut(NamedTuple):
     malformed: Mapping[int, int] = MappingProxyType({})
 
 
-Splitter = Callable[[Text, bool], Cut]
+Splitter = Callable[[TextBytes, bool], Cut]
 CheckRest = Callable[[WholeInput, Source, bytes], None]
 
 
@@ -90,7 +90,7 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         mark = text_start(source) if delimiter == NEWLINE else 0
         offset = 0 if source.format == "lines" else mark  # lines are forwarded byte for byte
 
-    def split(text: Text, is_last: bool) -> Cut:
+    def split(text: TextBytes, is_last: bool) -> Cut:
         return Cut(*split_lines(text, delimiter, delimiter == NEWLINE, is_last))
 
     is_start = source.format == "jsonl" and row == 0
@@ -256,7 +256,7 @@ def block_of(source: Source, plan: RowPlan, piece: Piece, row: int) -> RowBlock:
     return replace(block, is_tail=True) if piece.is_tail else block
 
 
-def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: Text, views: bytes) -> RowBlock:
+def _with_fields(block: RowBlock, source: Source, plan: RowPlan, text: TextBytes, views: bytes) -> RowBlock:
     """Add what comes from fields of JSON rows, leave out rows without content, sort out broken ones."""
     lengths = np.frombuffer(views, dtype=np.int32)[::4]
     keep = lengths > 0 if plan.skips_blank_rows else np.ones(block.row_count, dtype=np.bool_)
@@ -275,7 +275,9 @@ def _folder_texts(source: Source) -> dict[str, bytes | None]:
 class _Field:
     """Finds a field in a block of JSON objects, as a column."""
 
-    def __init__(self, name: str, text: Text, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]) -> None:
+    def __init__(
+        self, name: str, text: TextBytes, views: bytes, keep: NDArray[np.bool_], reasons: dict[int, str]
+    ) -> None:
         found, statuses = find_fields(text, views, json.dumps(name, ensure_ascii=False)[1:-1].encode())
         status = np.frombuffer(statuses, dtype=np.uint8)
         for i in np.flatnonzero((status == FIELD_BROKEN) & keep):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkaprod.broker.calls.request import NO_RESPONSE, CloseConnectionError, Deferred, NoResponse, Outcome, Ready
-from kafkaprod.broker.calls.steps import Pause, Steps, run_in_steps
+from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_steps
 from tests.support.clock import ManualClock
 
 REFUSED = CloseConnectionError("refused")
@@ -21,7 +21,7 @@ class Scene:
         self.waiting: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.done: list[int] = []
 
-    def steps(self, *pauses: tuple[Pause, int], fails: bool = False) -> Steps[NoResponse]:
+    def steps(self, *pauses: tuple[Pause, int], fails: bool = False) -> PausingSteps[NoResponse]:
         for index, (pause, cost_ms) in enumerate(pauses):
             yield pause
             self.clock.advance(cost_ms)
@@ -30,7 +30,9 @@ class Scene:
             raise ValueError("the last step")
         return NO_RESPONSE
 
-    def run(self, steps: Steps[NoResponse], finish: Callable[[NoResponse], Outcome] = lambda result: result) -> Outcome:
+    def run(
+        self, steps: PausingSteps[NoResponse], finish: Callable[[NoResponse], Outcome] = lambda result: result
+    ) -> Outcome:
         return run_in_steps(
             steps, self.clock, lambda *calls: self.waiting.append(calls), finish, lambda error_code: REFUSED
         )

@@ -243,9 +243,7 @@ OTHER_NAMES = {
         *("LATEST", "EARLIEST", "MAX_TIMESTAMP", "EARLIEST_LOCAL", "LATEST_TIERED", "EARLIEST_PENDING_UPLOAD"),
     },
     ApiKey.METADATA: {"MAX_CREATED_AT_ONCE"},
-    ApiKey.OFFSET_FETCH: {"Found"},
     ApiKey.PRODUCE: {"logger", "NOT_LEADER"},
-    ApiKey.TXN_OFFSET_COMMIT: {"Request"},
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 from kafkaprod.engine.transactions.calls import Call
 from kafkaprod.engine.transactions.states import State
 from kafkaprod.engine.transactions.verdicts import Step
-from kafkaprod.errors import Outcome
+from kafkaprod.errors import CommitOutcome
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.structs import TopicPartition
 from tests.support.engine.coordinators import Bench
@@ -61,7 +61,7 @@ class Run:
     bench: Bench
     world: World
     call: Call
-    said: Outcome | None = None
+    said: CommitOutcome | None = None
     is_over: bool = False
 
     @property
@@ -190,7 +190,7 @@ def check(run: Run) -> None:
 def test_what_a_call_says_is_what_committed_readers_see(is_v2: bool) -> None:
     paths: list[tuple[int, ...]] = [()]
     seen = {start(is_v2=is_v2).key}
-    said: set[Outcome | None] = set()
+    said: set[CommitOutcome | None] = set()
     for _ in range(LENGTH):
         longer: list[tuple[int, ...]] = []
         for path in paths:
