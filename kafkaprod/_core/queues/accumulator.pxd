@@ -11,7 +11,6 @@ from kafkaprod._core.records.record_view cimport AppendStatus, RecordView
 
 cdef enum:
     ANY_PARTITION = -1          # let the sticky partitioner choose
-    MOST_DRAWS = 4              # of another partition for records without a key whose node may hold no more
 
 
 cdef class Accumulator:
@@ -31,6 +30,7 @@ cdef class Accumulator:
     cdef public bint ignore_keys            # partitioner_ignore_keys
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef bint is_abandoned                  # in a forked child: locks may be held for ever
+    cdef int64_t turn_us                    # of the sender's last turn: see sticky.pxd; load_i64, store_i64
     cdef int awaited_events                 # what wakes the sleeping sender; load32, store32
     cdef Backlog backlog                    # all batches that are not DONE, and the gate to them
 

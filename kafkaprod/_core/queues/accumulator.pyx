@@ -56,6 +56,7 @@ from kafkaprod._core.machine.lock cimport (
     fence,
     load32,
     load64,
+    load_i64,
     mark32,
     mutex_lock,
     mutex_unlock,
@@ -65,7 +66,7 @@ from kafkaprod._core.machine.lock cimport (
 )
 from kafkaprod._core.records.murmur2 cimport fast_modulo, partition_for_key
 from kafkaprod._core.machine.prefetch cimport prefetch_write
-from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
+from kafkaprod._core.queues.sticky cimport MOST_DRAWS, leave_sticky, must_leave
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, make_topic_queues, partition_count
 from kafkaprod._core.records.integers cimport to_int64
 from kafkaprod._core.records.record_arguments cimport RecordArguments
@@ -240,6 +241,7 @@ cdef class Accumulator:
         cdef AppendStatus status
         cdef int current
         cdef int draws = MOST_DRAWS
+        cdef int64_t turn_us = load_i64(&self.turn_us)
         mark32(&topic.sticky_used)
         while True:
             current = observe32(&topic.sticky._current)     # before the array, which is older
@@ -248,7 +250,7 @@ cdef class Accumulator:
             if current != load32(&topic.sticky._current):
                 mutex_unlock(&p.lock)           # switched while we waited for the lock
                 continue
-            if must_leave(p, r, topic.batching.batch_size):
+            if must_leave(topic.sticky, p, r, topic.batching.batch_size, turn_us, &draws):
                 leave_sticky(topic.sticky, p, r, events)
                 mutex_unlock(&p.lock)
                 continue

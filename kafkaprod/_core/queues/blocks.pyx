@@ -14,7 +14,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX
 from libc.stdlib cimport free, malloc
 
-from kafkaprod._core.queues.accumulator cimport ANY_PARTITION, MOST_DRAWS
+from kafkaprod._core.queues.accumulator cimport ANY_PARTITION
 from kafkaprod._core.queues.batch cimport (
     BYTES_AHEAD,
     KP_DEBUG,
@@ -40,9 +40,9 @@ from kafkaprod._core.columns.columns cimport (
 )
 from kafkaprod._core.columns.row_places cimport MOST_PLACES, ordered_places, row_places
 from kafkaprod._core.queues.completion cimport batch_result
-from kafkaprod._core.queues.sticky cimport leave_sticky, must_leave
+from kafkaprod._core.queues.sticky cimport MOST_DRAWS, has_had_share, leave_sticky, must_leave
 from kafkaprod._core.queues.topic_queues cimport FEW_PARTITIONS, partition_count
-from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe32, store32, store_address
+from kafkaprod._core.machine.lock cimport load_i64, mutex_lock, mutex_unlock, observe32, store32, store_address
 from kafkaprod._core.queues.refused_rows cimport refuse_led_by, refuse_run, refused_free, refused_reserve
 from kafkaprod._core.queues.rounds cimport (
     Round,
@@ -324,7 +324,7 @@ cdef class Block:
         cdef int32_t record_count = 0
         cdef int32_t first_index = 0
         cdef int64_t sticky_bytes = p.sticky_bytes if is_sticky else 0
-        cdef int64_t sticky_limit = 2 * self.topic.batching.batch_size     # see must_leave()
+        cdef int64_t sticky_limit = 2 * self.topic.batching.batch_size     # see has_had_share()
         if runs_reserve(&self._runs) != 0:
             return OUT_OF_MEMORY
         if is_scattered:
@@ -371,7 +371,7 @@ cdef class Block:
                 refused = r                 # the view itself must not escape
                 if is_sticky:
                     p.sticky_bytes = sticky_bytes
-                    if must_leave(p, &refused, self.topic.batching.batch_size):
+                    if has_had_share(p, &refused, self.topic.batching.batch_size):
                         break
                 if runs_reserve(&self._runs) != 0:
                     status = OUT_OF_MEMORY
@@ -402,6 +402,8 @@ cdef class Block:
         cdef int32_t partition
         cdef Partition *p
         cdef RecordView r
+        cdef int draws = MOST_DRAWS
+        cdef int64_t turn_us = load_i64(&self.accumulator.turn_us)
         self._fill(self._round.first + self._round.at, &r)
         store32(&self.topic.sticky_used, 1)
         while True:
@@ -411,7 +413,7 @@ cdef class Block:
                 partition %= self._partition_count
             p = self._partition_array[partition]
             mutex_lock(&p.lock)
-            if not must_leave(p, &r, self.topic.batching.batch_size):
+            if not must_leave(self.topic.sticky, p, &r, self.topic.batching.batch_size, turn_us, &draws):
                 return partition
             leave_sticky(self.topic.sticky, p, &r, events)
             mutex_unlock(&p.lock)

@@ -7,7 +7,9 @@ from kafkaprod._core.machine.lock cimport mutex_t
 
 cdef class StickyPartitioner:
     cdef mutex_t _lock
-    cdef int _current               # observe32, publish32; written by who holds the current partition's lock
+    # written by who holds the current partition's lock:
+    cdef int _current               # observe32, publish32
+    cdef int64_t _looked_us         # the sender's turn that the current partition was last compared with; see sticky.pxd
     # guarded by _lock:
     cdef uint64_t _random
     cdef int32_t *_candidates       # partitions to draw from

@@ -4,9 +4,10 @@ from libc.stdint cimport int32_t, int64_t
 
 
 cdef struct Account:
-    # What one node holds. It lives as long as the pool; all but `next` and `node_id` is guarded by the pool's lock.
+    # What one node holds. It lives as long as the pool; but for the first three all is guarded by the pool's lock.
     Account *next
     int32_t node_id
+    int is_blocked              # nothing can be sent to the node now; load32, store32
     bint was_refused            # since the last take_refused(): a try found no room
     Py_ssize_t held             # bytes in slabs of its batches
     Py_ssize_t limit            # most that it may hold; what it has nothing of, it may always take once

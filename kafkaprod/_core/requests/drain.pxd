@@ -39,6 +39,7 @@ cdef class Drain:
     cdef dict _nodes
     cdef bint _hurries                      # a thread waits for what ready() saw
     cdef dict _path_limits                  # node id -> bytes of a batch, and whether they were measured: limit_path()
+    cdef bint _has_blocked                  # some account may be marked as that of a blocked node
     cdef int32_t _first_limit               # of a node that limit_path() has not named
 
     cdef bint _is_sendable(self, Partition *p, Batch *b, int64_t now_us, bint hurry, int64_t *wait_us) noexcept nogil

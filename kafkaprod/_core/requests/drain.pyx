@@ -30,9 +30,10 @@ from kafkaprod._core.queues.batch cimport (
     prefetch_batch,
 )
 from kafkaprod._core.queues.slabs cimport size_class_for
+from kafkaprod._core.queues.sticky cimport ALL_ARE_BLOCKED
 from kafkaprod._core.machine.cache_lines cimport CACHE_LINE
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32
+from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32, store_i64
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.requests.batch_compressor cimport BatchCompressor, estimated_size
@@ -206,6 +207,7 @@ cdef class Drain:
                 node = nodes[leader]
                 node.start = (<NodeQueues>old).start % node.partition_count
         self._nodes = nodes
+        self._has_blocked = True        # perhaps, of those that are new here
         for node in nodes.values():
             most_bytes, is_measured = self._path_limits.get(node.node_id, (self._first_limit, False))
             _limit_node(node, most_bytes, is_measured)
@@ -257,6 +259,17 @@ cdef class Drain:
                 ready_nodes.append(node.node_id)
         self.next_check_us = now_us + wait_us
         return ready_nodes, unknown
+
+    def end_turn(self, int64_t now_us, set blocked not None):
+        """Note that all that was due at `now_us` and could be sent was taken: records without a key avoid the rest.
+
+        Args: blocked: ids of the nodes that cannot be sent to now.
+        """
+        cdef bint is_any_free = True
+        if blocked or self._has_blocked:
+            is_any_free = _mark_blocked(self._nodes, blocked)
+            self._has_blocked = len(blocked) > 0
+        store_i64(&self.accumulator.turn_us, now_us + LINGER_SLACK_US if is_any_free else ALL_ARE_BLOCKED)
 
     def has_queued(self, int32_t node_id):
         """Whether anything is queued for a node."""
@@ -342,7 +355,9 @@ cdef class Drain:
                 return True
         else:
             wait = (b.last_attempt_ms + b.backoff_ms) * 1000 - now_us
-            if b.attempts == 0 or wait <= 0:
+            if b.attempts == 0:
+                wait = b.linger_end_us - LINGER_SLACK_US - now_us       # then it is behind: see sticky.pxd
+            if wait <= 0:
                 return False    # an answer, a new epoch or an unmute will make it sendable, not time
         if wait < wait_us[0]:
             wait_us[0] = wait
@@ -439,6 +454,16 @@ cdef class Drain:
             self.has_drained = True
         if self.is_idempotent:
             assign_sequence(p, b, self.producer_id, self.producer_epoch)
+
+
+cdef bint _mark_blocked(dict nodes, set blocked) except -1:
+    """Mark the accounts of blocked nodes; return whether a node is left that is not blocked."""
+    cdef NodeQueues node
+    cdef bint is_any_free = False
+    for node in nodes.values():
+        store32(&node.account.is_blocked, node.node_id in blocked)
+        is_any_free = is_any_free or (node.node_id >= 0 and node.node_id not in blocked)
+    return is_any_free
 
 
 cdef void _limit_node(NodeQueues node, int32_t most_bytes, bint is_measured) noexcept nogil:

@@ -306,9 +306,10 @@ class Rig:
         self.pool.finished.append(sent.ended(**outcome))
 
     def metadata_response(self, **errors: int) -> MetadataResponse:
+        nodes = {1, 2}.union(*self.topics.values()) - {-1}
         return MetadataResponse(
             cluster_id="c",
-            brokers=[MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092, rack=f"r{i}") for i in (1, 2)],
+            brokers=[MetadataResponseBroker(node_id=i, host=f"h{i}", port=9092, rack=f"r{i}") for i in sorted(nodes)],
             topics=[
                 MetadataResponseTopic(
                     error_code=errors.get(name, 0),

@@ -319,3 +319,88 @@ def test_records_without_a_key_wait_where_no_node_may_hold_more():
     while engine.try_append(b"x" * 100, -1) is not None:
         pass
     assert [held for _, held, limit in engine.pool.shares() if limit is not None] == [4096, 4096]
+
+
+# Partitions that the sender has passed over
+
+
+def _turn(engine, but=()):
+    """Let a turn of the sender end that takes all that is due, but from these partitions' nodes."""
+    for node in engine.ready_nodes():
+        if node not in but and (request := engine.take(node)):
+            succeed(request)
+    engine.drain.end_turn(engine.now_ms * 1000, set())
+
+
+def _append(engine, way):
+    if way == "record":
+        return engine.append(b"x" * 100, -1).partition
+    block = Block(engine.accumulator, engine.accumulator.topics[TOPIC], Column.from_list([b"x" * 100] * 3))
+    assert block.run(engine.now_ms)
+    return block.row_runs[0][1]
+
+
+WAYS = pytest.mark.parametrize("way", ["record", "block"])
+
+
+@WAYS
+def test_partition_that_the_sender_passed_over_is_left(way):
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20, linger_ms=5)
+    counts = Counter[int]()
+    for _ in range(200):
+        partition = _append(engine, way)
+        counts[partition] += 1
+        engine.clock.advance(6)
+        _turn(engine, but=(2,))
+    assert counts[1] <= 10  # a draw finds nothing better in one of 2 ** MOST_DRAWS
+
+
+@WAYS
+def test_batch_that_still_lingers_was_not_passed_over(way):
+    engine = Engine(leaders=[1] * 6, batch_size=1 << 20, linger_ms=50)
+    placed = set[int]()
+    for _ in range(10):
+        placed.add(_append(engine, way))
+        engine.clock.advance(4)
+        _turn(engine)
+    assert len(placed) == 1
+
+
+def test_where_all_were_passed_over_records_of_a_turn_stay_together():
+    engine = Engine(leaders=[1] * 50, batch_size=1 << 20)
+    for partition in range(50):
+        engine.append(b"x", partition)
+    for _ in range(20):
+        engine.clock.advance(10)
+        engine.drain.end_turn(engine.now_ms * 1000, set())  # nothing was taken
+        assert len({engine.append(b"x" * 100, -1).partition for _ in range(100)}) == 1
+
+
+def test_partition_whose_batch_backs_off_is_left_with_what_is_queued_behind_it():
+    engine = Engine(leaders=[1] * 3, batch_size=1 << 20, linger_ms=5)
+    counts = Counter[int]()
+    for _ in range(200):
+        counts[_append(engine, "record")] += 1
+        engine.clock.advance(6)
+        if engine.ready_nodes():
+            request = engine.take()
+            for ref in request.refs():
+                if ref.partition == 2:
+                    ref.requeue(engine.now_ms, 1000)
+                else:
+                    ref.succeed()
+            request.finish()
+        engine.drain.end_turn(engine.now_ms * 1000, set())
+    assert counts[2] <= 20
+
+
+@WAYS
+def test_partition_is_used_again_when_its_batches_were_taken(way):
+    engine = Engine(leaders=[1, 2], batch_size=1 << 20, linger_ms=5)
+    for behind in (True, False, True, False):
+        counts = Counter[int]()
+        for _ in range(100):
+            counts[_append(engine, way)] += 1
+            engine.clock.advance(6)
+            _turn(engine, but=(2,) if behind else ())
+        assert (counts[1] <= 8) if behind else (counts[1] >= 30), (behind, counts)
