@@ -66,7 +66,7 @@ class Paths:
             return
         if is_answered:
             path.on_answer(flight, now_ms)
-            self._shares.on_answer(request.node_id, path.memory_rate)
+            self._shares.on_answer(request.node_id, path.memory_rate, path.shown_rate)
             self._states.on_answer(request.node_id, now_ms)
         else:
             path.on_lost(flight)

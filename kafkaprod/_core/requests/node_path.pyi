@@ -10,6 +10,7 @@ class NodePath:
     in_flight_count: int
     rate: float
     memory_rate: float
+    shown_rate: float
     base_ms: int
     answered_ms: int
     is_known: bool

@@ -9,6 +9,7 @@
 | known    | three rounds in which the rate grew by less than a quarter each                                      |
 | window   | rate x twice the base, at least one second of it, at most a quarter of request_timeout_ms             |
 | memory   | as the rate, of bytes before compression, from requests that left more behind to send                 |
+| shown    | most bytes a millisecond, before compression, of all samples so far: the path carries no less          |
 | usual    | smoothed answer time and four times its variation (RFC 6298); a late answer counts as twice as long   |
 | room     | of a request: half a second of the rate up to the usual size; half of what the path holds if more     |
 
@@ -121,6 +122,7 @@ cdef class NodePath:
     cdef bint _has_answered         # this connection
     cdef readonly double rate       # bytes a millisecond; 0.0: none was measured
     cdef readonly double memory_rate    # as `rate`, of bytes before compression
+    cdef readonly double shown_rate     # as `memory_rate`, also of requests that left nothing behind; never lower
     cdef readonly int64_t base_ms   # -1: none was measured
     cdef readonly int64_t answered_ms   # when the last answer came; -1: none did
     cdef readonly bint is_known
@@ -188,6 +190,7 @@ cdef class NodePath:
         span_ms = min(max(8 * self._answer_ms, LEAST_RATE_SPAN_MS), MOST_RATE_SPAN_MS)
         if had_to_wait or sample > self.rate:
             self.rate = _note(&self._rates, span_ms, now_ms, sample)
+        self.shown_rate = max(self.shown_rate, plain_sample)
         if flight.leaves_more or 0 < self.memory_rate < plain_sample:
             self.memory_rate = _note(&self._memory_rates, span_ms, now_ms, plain_sample)
         if flight.before_bytes == 0:
@@ -249,6 +252,7 @@ cdef class NodePath:
         cdef int i
         for i in range(3):
             self._rates.time_ms[i] += throttle_ms
+            self._memory_rates.time_ms[i] += throttle_ms
             self._bases.time_ms[i] += throttle_ms
 
     @property

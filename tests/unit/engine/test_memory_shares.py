@@ -33,7 +33,7 @@ class Path:
 
     def answer(self, flight: Any, now_ms: int) -> None:
         self.path.on_answer(flight, now_ms)
-        self.shares.on_answer(1, self.path.memory_rate)
+        self.shares.on_answer(1, self.path.memory_rate, self.path.shown_rate)
 
     def lose(self, flight: Any) -> None:
         self.path.on_lost(flight)
@@ -136,6 +136,53 @@ def test_until_the_first_answer_tells_a_rate_a_node_may_hold_little() -> None:
     assert path.limit == 64 * MIB
 
 
+@pytest.mark.parametrize("answer_ms", [3, 30, 300])
+def test_a_program_that_sends_steadily_may_hold_what_its_node_has_shown_to_take(answer_ms: int) -> None:
+    path = Path()
+    for ms in range(0, 10_000, answer_ms):
+        path.answer(path.send(2_000 * answer_ms // 5, ms, leaves_more=False), ms + answer_ms)
+    assert path.limit == 400 * TIMEOUT_MS  # bytes a ms
+
+
+def test_little_that_is_answered_soon_lets_no_more_wait_than_a_start() -> None:
+    path = Path()
+    path.answer(path.send(1_000, 0, leaves_more=False), 28)
+    assert path.limit == START_BYTES
+    flight = path.send(250_000, 30)
+    path.answer(flight, 2_030)
+    assert path.limit == 125_000 * QUARTER_S
+
+
+def test_what_a_node_has_shown_it_keeps() -> None:
+    path = Path()
+    path.answer(path.send(400_000, 0, leaves_more=False), 1_000)
+    for second in range(1, 100):
+        path.answer(path.send(100, 1000 * second, leaves_more=False), 1000 * second + 900)
+    path.shares.set_leaders([1])
+    assert path.limit == 400 * TIMEOUT_MS
+
+
+def test_a_node_that_leads_later_begins_with_a_start_of_its_own() -> None:
+    pool = BufferPool(64 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders([1])
+    shares.on_answer(1, 0.0, 1_000)
+    shares.set_leaders([1, 2])
+    assert limits(shares, pool) == {1: 48 * MIB, 2: START_BYTES // 2}
+    shares.on_answer(2, 0.0, 1_000)
+    assert limits(shares, pool) == {1: 48 * MIB, 2: 48 * MIB}
+
+
+def test_a_node_that_is_sick_before_its_first_answer_may_hold_its_fair_share() -> None:
+    pool = BufferPool(60 * MIB)
+    shares = MemoryShares(pool, TIMEOUT_MS)
+    shares.set_leaders([1, 2, 3])
+    shares.set_sick(2, is_sick=True)
+    assert limits(shares, pool)[2] == 20 * MIB
+    shares.set_sick(2, is_sick=False)
+    assert limits(shares, pool)[2] == 40 * MIB
+
+
 def test_a_start_without_an_answer_ends_with_the_request() -> None:
     path = Path()
     path.lose(path.send(1_000_000, 0))
@@ -185,10 +232,10 @@ def test_nodes_that_may_be_behind_one_link_share_the_least_and_the_start() -> No
     shares = MemoryShares(pool, TIMEOUT_MS)
     shares.set_leaders(range(4))
     assert limits(shares, pool)[1] == START_BYTES // 4
-    shares.on_answer(1, 0.001)
+    shares.on_answer(1, 0.001, 0.001)
     assert limits(shares, pool)[1] == LEAST_BYTES // 4
     shares.set_leaders(range(100))
-    shares.on_answer(1, 0.001)
+    shares.on_answer(1, 0.001, 0.001)
     assert limits(shares, pool)[1] == FLOOR_BYTES
 
 
@@ -213,6 +260,32 @@ def test_partitions_without_a_leader_hold_the_share_of_one_more_node() -> None:
     assert limits(shares, pool) == {-1: 45 * MIB, 1: 45 * MIB, 2: 45 * MIB}
     shares.set_leaders([-1])  # the cluster is away: its records may fill the memory
     assert limits(shares, pool)[-1] is None
+
+
+@pytest.mark.parametrize("node_count", [1, 3, 12])
+@pytest.mark.parametrize(("stall_ms", "times"), [(20_000, 1), (8_000, 3)])
+def test_a_stall_of_all_nodes_refuses_no_record_while_half_of_the_memory_is_free(
+    node_count: int, stall_ms: int, times: int
+) -> None:
+    step_ms = 10
+    rig = Rig(topics={}, linger_ms=5)
+    rig.pool.ready = set(range(1, node_count + 1))
+    rig.topics = {TOPIC: tuple(rig.pool.ready)}
+    rig.learn()
+    pool = rig.accumulator.pool
+    value = b"x" * (pool.capacity * 4 // 10 // stall_ms * step_ms)  # a record each step: 0.4 of the memory in a stall
+    refused = 0
+    for ms in range(0, times * (3_000 + stall_ms), step_ms):
+        queues = rig.accumulator.topics[TOPIC]
+        partition = ms // step_ms % node_count
+        future = rig.accumulator.append(queues, None, value, None, partition, 0, rig.clock.now_ms())
+        refused += future is None and pool.in_use < pool.capacity // 2
+        rig.turn()
+        if ms % (3_000 + stall_ms) < 3_000:
+            for sent in rig.produce_requests:
+                rig.answer(sent)
+        rig.turn(step_ms)
+    assert refused == 0
 
 
 # -- with a sender -----------------------------------------------------------------------------------------------------
