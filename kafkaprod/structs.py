@@ -37,11 +37,11 @@ class Node(NamedTuple):
 class NodeHealth(NamedTuple):
     """How a broker is, by what it answers.
 
-    `state`: "ok", "slow" or "sick". `silent_ms`: how long it has not answered what was sent to it, or has had no
-    connection while something waits; 0: nothing is expected of it. `usual_ms`: in what time nearly all of its
-    answers come; -1: none came. `held_bytes`: what its records hold of `buffer_memory`, `limit_bytes` the most that
-    they may (None: all of it). `rate`: bytes a second that it was seen to take, 0 if that is not known. `in_flight`:
-    requests without an answer.
+    `state`: "ok", "slow", "sick", or "throttled": a quota holds this producer back. `silent_ms`: how long it has not
+    answered what was sent to it, or has had no connection while something waits; 0: nothing is expected of it.
+    `usual_ms`: in what time nearly all of its answers come; -1: none came. `held_bytes`: what its records hold of
+    `buffer_memory`, `limit_bytes` the most that they may (None: all of it). `rate`: bytes a second that it was seen to
+    take, 0 if that is not known. `in_flight`: requests without an answer.
     """
 
     state: str

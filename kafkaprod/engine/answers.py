@@ -172,7 +172,7 @@ class Answers:
                 self._metrics.on_throttle(throttle_ms, now_ms)
                 if done.version >= CLIENT_THROTTLES_FROM:
                     self._pool.throttle(done.node_id, throttle_ms, now_ms)
-                    self._paths.on_throttle(done.node_id, throttle_ms)
+                    self._paths.on_throttle(done.node_id, throttle_ms, now_ms)
 
     def _on_no_answer(self, request: ProduceRequest, done: InFlightRequest, error: KafkaError, now_ms: int) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if isinstance(error, RequestTimedOutError) else ErrorCode.NETWORK_EXCEPTION

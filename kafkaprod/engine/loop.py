@@ -115,7 +115,7 @@ class Sender:
         self.states = NodeStates(config, pool, drain, placement, shares)
         paths = Paths(config, drain.max_request_bytes, shares, self.states)
         self._upkeep = Upkeep(
-            config, accumulator, drain, placement, pool, metadata, topic_watch, metrics, identity, shares
+            config, accumulator, drain, placement, pool, metadata, topic_watch, metrics, identity, shares, self.states
         )
         self._answers = Answers(
             config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep, paths

@@ -3,17 +3,20 @@
 `silent`: since the last answer, or since the oldest request was sent if that was later; without a connection, since
 something waits for it. `usual`: in what time nearly all of its answers come (`NodePath.usual_ms`).
 
-| state     | becomes | when                                                                                         |
-|-----------|---------|----------------------------------------------------------------------------------------------|
-| ok        | slow    | silent for partitioner_availability_timeout_ms (0: half a second), and twice the usual        |
-| ok, slow  | sick    | silent for 1.5 s and four times the usual (at most a third of request_timeout_ms), while       |
-|           |         | another node has answered, or there is no other; one that throttles is slow at most           |
-| sick      | slow    | it answers                                                                                   |
-| slow      | ok      | it answers for the third time, or nothing is in flight any more                              |
-| any       | ok      | nothing is in flight, and nothing waits for it                                               |
+| state     | becomes   | when                                                                                       |
+|-----------|-----------|--------------------------------------------------------------------------------------------|
+| ok        | slow      | silent for partitioner_availability_timeout_ms (0: half a second), and twice the usual     |
+| ok, slow  | sick      | silent for 1.5 s and four times the usual (at most a third of request_timeout_ms), while   |
+|           |           | another node has answered, or no other is expected to                                      |
+| sick      | slow      | it answers                                                                                 |
+| slow      | ok        | it answers for the third time, or nothing is in flight any more                            |
+| any       | throttled | it answers that a quota holds this producer back, for LONG_THROTTLE_MS or more             |
+| throttled | ok        | that time is over                                                                          |
+| any other | ok        | nothing is in flight, and nothing waits for it                                             |
 
 Slow costs placement only, so that it may be wrong; sick costs memory, and must not be. A garbage collection or a slow
-disk is over sooner. Time in which this program itself did not run (stopped, suspended) does not count.
+disk is over sooner. Two kinds of time are no silence: while a quota holds this producer back, and while this program
+itself did not run (stopped, suspended).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from kafkaprod.clock import NEVER_MS
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.net.pool import NodePool
+from kafkaprod.net.throttling import MAX_THROTTLE_MS
 
 SLOW_MS: Final = 500
 SICK_MS: Final = 1_500
@@ -39,6 +43,9 @@ SICK_USUALS: Final = 4
 GOOD_ANSWERS: Final = 3
 OWN_PAUSE_MS: Final = 50  # so much later than planned a turn of the sender may come
 LOOK_AGAIN_MS: Final = 100
+LONG_THROTTLE_MS: Final = SLOW_MS
+NEVER_THROTTLED_MS: Final = -(1 << 62)
+THROTTLE_LOG_MS: Final = 60_000  # without one, until a line says again that a node throttles
 
 logger = logging.getLogger("kafkaprod.engine.node_states")
 
@@ -49,6 +56,7 @@ class NodeCondition(IntEnum):
     OK = 0
     SLOW = 1
     SICK = 2
+    THROTTLED = 3
 
 
 @dataclass(slots=True)
@@ -60,7 +68,8 @@ class _Watch:
         blocked_ms: Since when something waits for it that cannot be sent, while nothing is in flight; None: nothing.
         since_ms: Since when it was silent at the last look.
         grace_ms: How much of that time this program did not run.
-        good_answers: Answers in time since it was sick, or slow.
+        good_answers: Answers in time since it became slow, or was sick.
+        throttled_until_ms: Until when it takes nothing, because of a quota.
     """
 
     state: NodeCondition = NodeCondition.OK
@@ -68,6 +77,7 @@ class _Watch:
     since_ms: int = 0
     grace_ms: int = 0
     good_answers: int = 0
+    throttled_until_ms: int = NEVER_THROTTLED_MS
 
 
 class NodeStates:
@@ -120,18 +130,42 @@ class NodeStates:
         if node_id not in self._unwell:
             return
         watch, path = self._watches[node_id], self.paths[node_id]
+        if watch.state is NodeCondition.THROTTLED:
+            return
         if watch.state is NodeCondition.SICK:
-            watch.good_answers = 0
             self._change(node_id, watch, NodeCondition.SLOW, 0)
         watch.good_answers += 1
         if watch.good_answers >= GOOD_ANSWERS or path.in_flight_count == 0:
             self._change(node_id, watch, NodeCondition.OK, 0)
+
+    def on_throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
+        """Note that a node has answered that it takes nothing for a while."""
+        watch = self._watch(node_id)
+        is_new = now_ms - watch.throttled_until_ms >= THROTTLE_LOG_MS
+        until_ms = now_ms + min(throttle_ms, MAX_THROTTLE_MS)
+        watch.throttled_until_ms = max(watch.throttled_until_ms, until_ms)
+        if throttle_ms < LONG_THROTTLE_MS:
+            return
+        self.next_ms = min(self.next_ms, watch.throttled_until_ms)
+        self._change(node_id, watch, NodeCondition.THROTTLED, 0)
+        if is_new:
+            logger.warning(
+                "node %d throttles: a quota holds this producer back, for %d ms now; records without a key avoid it, "
+                "others wait for it",
+                node_id,
+                throttle_ms,
+            )
 
     def look(self, now_ms: int) -> None:
         """Judge every node; `next_ms` says when that is due."""
         late_ms = max(int(now_ms - self.planned_ms), 0)
         self.next_ms = NEVER_MS
         for node_id, watch in self._watches.items():
+            if watch.state is NodeCondition.THROTTLED:
+                if now_ms < watch.throttled_until_ms:
+                    self.next_ms = min(self.next_ms, watch.throttled_until_ms)
+                    continue
+                self._change(node_id, watch, NodeCondition.OK, 0)
             since_ms = self._silent_since_ms(node_id, watch)
             if since_ms is None:
                 if watch.state is not NodeCondition.OK and not self._drain.has_queued(node_id):
@@ -160,10 +194,10 @@ class NodeStates:
     def _silent_since_ms(self, node_id: int, watch: _Watch) -> int | None:
         path = self.paths.get(node_id)
         if path is not None and path.in_flight_count:
-            return path.silent_since_ms
+            return max(path.silent_since_ms, watch.throttled_until_ms)
         if watch.blocked_ms is not None and not self._drain.has_queued(node_id):
             watch.blocked_ms = None
-        return watch.blocked_ms
+        return None if watch.blocked_ms is None else max(watch.blocked_ms, watch.throttled_until_ms)
 
     def _thresholds_ms(self, node_id: int) -> tuple[int, int]:
         path = self.paths.get(node_id)
@@ -172,12 +206,22 @@ class NodeStates:
         return slow_ms, max(slow_ms, SICK_MS, min(SICK_USUALS * usual_ms, self._most_sick_ms))
 
     def _may_be_sick(self, node_id: int, watch: _Watch) -> bool:
-        """Return whether the node is at fault: not the network or this machine, and not a quota."""
+        """Return whether the node is at fault, and not the network or this machine."""
         path = self.paths.get(node_id)
         if (path is None or path.in_flight_count == 0) and self._pool.is_connected(node_id):
             return False
-        others = [self.paths.get(other) for other in self._watches if other != node_id]
-        return not others or any(path is not None and path.answered_ms > watch.since_ms for path in others)
+        others = [other for other in self._watches if other != node_id and self._is_expected(other, watch.since_ms)]
+        return not others or any(self._has_answered(other, watch.since_ms) for other in others)
+
+    def _is_expected(self, node_id: int, since_ms: int) -> bool:
+        """Return whether a node had something to answer in the time since then: one that is idle says nothing."""
+        path = self.paths.get(node_id)
+        is_in_flight = path is not None and path.in_flight_count > 0
+        return is_in_flight or self._watches[node_id].blocked_ms is not None or self._has_answered(node_id, since_ms)
+
+    def _has_answered(self, node_id: int, since_ms: int) -> bool:
+        path = self.paths.get(node_id)
+        return path is not None and path.answered_ms > since_ms
 
     def _change(self, node_id: int, watch: _Watch, state: NodeCondition, silent_ms: int) -> None:
         before, watch.state = watch.state, state
@@ -185,6 +229,7 @@ class NodeStates:
             self._unwell.discard(node_id)
         else:
             self._unwell.add(node_id)
+            watch.good_answers = 0
         if NodeCondition.SICK in (before, state):
             self._shares.set_sick(node_id, is_sick=state is NodeCondition.SICK)
         if self._avoids and NodeCondition.OK in (before, state):
@@ -205,6 +250,11 @@ class NodeStates:
         if watch is None:
             watch = self._watches[node_id] = _Watch()
         return watch
+
+    def throttled_until_ms(self, node_id: int) -> int:
+        """Return until when a quota of a node holds, or held, this producer back; NEVER_THROTTLED_MS: none did."""
+        watch = self._watches.get(node_id)
+        return NEVER_THROTTLED_MS if watch is None else watch.throttled_until_ms
 
     # -- read by any thread --------------------------------------------------------------------------------------------
 

@@ -72,8 +72,9 @@ class Paths:
             path.on_lost(flight)
             self._shares.on_no_answer(request.node_id)
 
-    def on_throttle(self, node_id: int, throttle_ms: int) -> None:
+    def on_throttle(self, node_id: int, throttle_ms: int, now_ms: int) -> None:
         """Note that a node wants nothing for a while."""
+        self._states.on_throttle(node_id, throttle_ms, now_ms)
         path = self.to(node_id)
         if path is not None:
             path.on_throttle(throttle_ms)

@@ -23,6 +23,7 @@ from kafkaprod._core.requests.settlement import (
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
 from kafkaprod.engine.memory_shares import MemoryShares
+from kafkaprod.engine.node_states import NodeStates
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError
 from kafkaprod.metadata import Metadata
@@ -62,12 +63,14 @@ class Upkeep:
         metrics: ProducerMetrics,
         identity: Identity,
         shares: MemoryShares,
+        states: NodeStates,
     ) -> None:
         self._config = config
         self._accumulator = accumulator
         self._drain = drain
         self._placement = placement
         self._shares = shares
+        self._states = states
         self._pool = pool
         self._metadata = metadata
         self._topic_watch = topic_watch
@@ -281,6 +284,7 @@ class Upkeep:
             f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
             f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
             + ("; they may be in the log" if was_sent else "")
+            + (f"; a quota of node {ref.leader} held this producer back" if self._was_throttled(ref, now_ms) else "")
             + ("" if cause is None else f"; the last error: {cause}"),
             possibly_persisted=was_sent,
             topic=ref.topic,
@@ -290,6 +294,10 @@ class Upkeep:
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
         ref.fail(error)
+
+    def _was_throttled(self, ref: BatchRef, now_ms: int) -> bool:
+        """Return whether the batch's leader throttled while the batch waited."""
+        return self._states.throttled_until_ms(ref.leader) > now_ms - self._config.delivery_timeout_ms
 
     def _why_late(self, ref: BatchRef) -> KafkaError | None:
         """Return the newest of what delayed a batch: a failed connection, refused metadata, its partition's error."""

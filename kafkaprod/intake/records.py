@@ -25,6 +25,7 @@ from kafkaprod.errors import BufferFullError, NodeBufferFullError, copy_to_raise
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp, checked_topic
 from kafkaprod.intake.drops import Drops
+from kafkaprod.structs import NodeHealth
 from kafkaprod.text import plain_text
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
@@ -288,12 +289,9 @@ class Intake:
 
     def _buffer_full(self, topic: str, need: int, waited_ms: int) -> BufferFullError:
         pool = self.accumulator.pool
-        unwell = "".join(
-            f"; node {node_id} is {health.state}: it has not answered for {health.silent_ms} ms (usually "
-            f"{health.usual_ms}), and its records hold {health.held_bytes} bytes"
-            for node_id, health in self._engine.node_states().items()
-            if health.state != "ok"
-        )
+        nodes = self._engine.node_states()
+        unwell = "".join(_why_unwell(node_id, health) for node_id, health in nodes.items())
+        is_throttled = any(health.state == "throttled" for health in nodes.values())
         slow = "".join(
             f"; node {node} holds {held} of the {limit} bytes that it may: what it delivers in a quarter of "
             "delivery_timeout_ms, and no more than leaves room for other nodes"
@@ -308,6 +306,20 @@ class Intake:
         return BufferFullError(
             f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
             f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}{unwell}. "
-            f"{'Send less' if slow else 'Raise buffer_memory'}, or find out why these partitions are slow",
+            f"{'Send less' if slow or is_throttled else 'Raise buffer_memory'}, or find out why these partitions are "
+            "slow",
             topic=topic,
         )
+
+
+def _why_unwell(node_id: int, health: NodeHealth) -> str:
+    if health.state == "ok":
+        return ""
+    if health.state == "throttled":
+        return (
+            f"; node {node_id} throttles: a quota holds this producer back; its records hold {health.held_bytes} bytes"
+        )
+    return (
+        f"; node {node_id} is {health.state}: it has not answered for {health.silent_ms} ms (usually "
+        f"{health.usual_ms}), and its records hold {health.held_bytes} bytes"
+    )

@@ -48,7 +48,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "metadata-wait-time-ns-total": "ns that callers waited for metadata",
     "node-base-ms": "ms of the fastest answer of the last ten seconds; 0: none was measured",
     "node-rate": "bytes per second that the broker was seen to take",
-    "node-state": "0 ok, 1 slow, 2 sick: docs/deployment.md, When a broker is sick",
+    "node-state": "0 ok, 1 slow, 2 sick, 3 throttled by a quota: docs/deployment.md, When a broker is sick",
     "node-window-bytes": "bytes in flight below which it gets another request",
     "produce-throttle-time-avg": "ms that a broker delayed an answer because of a quota",
     "produce-throttle-time-max": "the longest such delay, ms",

@@ -11,14 +11,19 @@ from kafkaprod._core.requests.node_path import NodePath
 from kafkaprod.engine import memory_shares, node_states, paths
 from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.engine.node_states import NodeCondition, NodeStates
+from kafkaprod.engine.sending import Sending
 from tests.simulation.cases import (
     AHangEnds,
+    AllPause,
     Case,
     Day,
     FarAndFull,
     FarAndQuiet,
     OneHangs,
     OneHangsWithoutKeys,
+    OneIsSlowWithoutKeys,
+    OthersAreIdle,
+    SlowEachTime,
     ThinAndFull,
     ThinAndFullAtOnce,
     ThinAndShared,
@@ -65,6 +70,19 @@ class _HasNoWindow(_OtherPath):
         return 0
 
 
+class _ShowsNothing(_OtherPath):
+    shown_rate = 0.0
+
+
+def _counts_on(change: Callable[..., None]) -> Callable[..., None]:
+    def wrong(self: NodeStates, node_id: int, watch: Any, state: NodeCondition, silent_ms: int) -> None:
+        good_answers = watch.good_answers
+        change(self, node_id, watch, state, silent_ms)
+        watch.good_answers = good_answers
+
+    return wrong
+
+
 def _forgets_health(change: Callable[..., None]) -> Callable[..., None]:
     def wrong(self: NodeStates, node_id: int, watch: Any, state: NodeCondition, silent_ms: int) -> None:
         if state is not NodeCondition.OK:
@@ -101,6 +119,13 @@ CASES: Mapping[str, tuple[type[Case], list[Switch]]] = {
         [(NodeStates, "_change", _forgets_health(NodeStates._change))],
     ),
     "a pause of our own is no silence": (WePause, [(node_states, "OWN_PAUSE_MS", 10**9)]),
+    "a partition that was passed over is left": (OneIsSlowWithoutKeys, [(Sending, "_end_turn", lambda *_: None)]),
+    "a node may hold what it has shown to take": (AllPause, [(paths, "NodePath", _ShowsNothing)]),
+    "a slow node is well after three answers": (
+        SlowEachTime,
+        [(NodeStates, "_change", _counts_on(NodeStates._change))],
+    ),
+    "an idle node says nothing about others": (OthersAreIdle, [(NodeStates, "_is_expected", lambda *_: True)]),
     "all at once are not sick": (WeAreCutOff, [(NodeStates, "_may_be_sick", lambda *_: True)]),
 }
 """For each rule the case that is there for it, and what switches the rule off."""

@@ -342,3 +342,94 @@ class WeAreCutOff(Case):
         day.world.cuts |= {(broker.process.name, day.node.process.name) for broker in day.brokers.values()}
         day.pass_time(4_000)
         return None if len(day.sick_ids()) < THREE_BROKERS else f"all are sick: {day.sick_ids()}"
+
+
+class OneIsSlowWithoutKeys(Case):
+    """Records without a key go no more to a broker that answers late than to one that answers soon."""
+
+    load = Load(200, 100)
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(WARM_UP_MS)
+        slow = day.leader(0)
+        complaints = []
+        for answer_ms in (100, 300, 40):
+            day.brokers[slow].server.gray = Gray(answer_ms, only_produce=True)
+            day.pass_time(1_000)
+            before, delivered = Counter(day.node.taken), len(day.node.delivered)
+            day.pass_time(4_000)
+            count = (day.node.taken - before)[0]
+            late = [record for record in day.node.delivered[delivered:] if record.partition != 0]
+            middle_ms, others_ms = _middle_ms(day.node.delivered[delivered:]), _middle_ms(late)
+            if count > 350 or middle_ms > 2 * others_ms:
+                complaints.append(
+                    f"{answer_ms} ms: {count} of 800 records, half of all in {middle_ms} ms ({others_ms})"
+                )
+            day.brokers[slow].server.gray = None
+            day.pass_time(1_000)
+        return "; ".join(complaints) or None
+
+
+class AllPause(Case):
+    """A program that sends steadily may go on while its brokers pause, as long as there is memory, each time."""
+
+    load = Load(300, 1_000, "each", {"buffer_memory": 4 * MIB, "batch_size": 16_384})
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(2_000)
+        for _ in range(3):
+            for broker_id in day.brokers:
+                day.let_hang(broker_id)
+            day.pass_time(4_000)
+            for broker in day.brokers.values():
+                broker.server.gray = None
+            day.pass_time(2_000)
+        return None if not day.node.refused else f"no memory for {dict(day.node.refused)}, and most of it is free"
+
+
+class SlowEachTime(Case):
+    """A broker that was slow is well after its third answer, each time that it was."""
+
+    load = Load(1_000, 100, "each", {"linger_ms": 0})
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(WARM_UP_MS)
+        slow = day.leader(0)
+        answers: list[int] = []
+
+        def on_answer(states: NodeStates, node_id: int, now_ms: int) -> None:
+            before = states.state_of(node_id)
+            note(states, node_id, now_ms)
+            if node_id == slow and before is not NodeCondition.OK:
+                answers.append(len(answers) + 1)
+                if states.state_of(node_id) is NodeCondition.OK:
+                    counts.append(len(answers))
+                    answers.clear()
+
+        note, counts = NodeStates.on_answer, list[int]()
+        with patch.object(NodeStates, "on_answer", on_answer):
+            for _ in range(4):
+                day.let_hang(slow)
+                day.pass_time(1_000)
+                day.brokers[slow].server.gray = None
+                day.pass_time(8_000)
+        return None if len(counts) >= 3 and min(counts) >= 3 else f"well after {counts} answers"
+
+
+class OthersAreIdle(Case):
+    """A broker that hangs is sick, also where the others have nothing to answer."""
+
+    load = Load(200, 100, "each")
+
+    def judge(self, day: Day) -> str | None:
+        """See `Case`."""
+        day.pass_time(WARM_UP_MS)
+        day.node.send_to_first()
+        day.pass_time(1_000)
+        broker_id = day.leader(0)
+        day.let_hang(broker_id)
+        day.pass_time(4_000)
+        return None if day.sick_ids() == [broker_id] else f"sick are {day.sick_ids()}, and {broker_id} hangs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkaprod._core.queues.completion import DeliveryFuture
@@ -24,7 +24,7 @@ class Load:
     Attributes:
         per_s: Records a second.
         size: Bytes of a value.
-        way: "any": without a key; "each": to each partition in turn.
+        way: "any": without a key; "each": to each partition in turn; "first": to the first one.
         options: Of its producer, besides USUAL_OPTIONS.
     """
 
@@ -78,6 +78,10 @@ class SteadyNode(EngineNode):
             **self._load.options,
         }
 
+    def send_to_first(self) -> None:
+        """Send to the first partition only, from now on."""
+        self._load = replace(self._load, way="first")
+
     def _send_some(self) -> None:
         if self.is_stopping:
             return
@@ -90,7 +94,7 @@ class SteadyNode(EngineNode):
     def _send(self) -> None:
         queues = self.engine.accumulator.topics[self.topic]
         value = self._first + self._count
-        partition = -1 if self._load.way == "any" else self._count % queues.partition_count
+        partition = {"any": -1, "each": self._count % queues.partition_count, "first": 0}[self._load.way]
         body = b"%d " % value + b"x" * self._load.size
         future = self.engine.accumulator.append(queues, None, body, None, partition, self.wall_ms(), self.now_ms(), 0)
         if future is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.engine.node_states import SICK_MS, SLOW_MS, NodeCondition
-from kafkaprod.errors import ConnectionLostError
+from kafkaprod.errors import ConnectionLostError, DeliveryTimeoutError
 from tests.support.producer.sender_rig import TOPIC, Rig, Sent
 
 STEP_MS = 10
@@ -117,6 +117,25 @@ def test_only_node_may_be_sick() -> None:
     assert nodes.states()[0] is NodeCondition.SICK
 
 
+@pytest.mark.parametrize("is_far_back", [False, True])
+def test_node_that_is_idle_says_nothing_about_another_one(is_far_back: bool) -> None:
+    nodes = TwoNodes()
+    nodes.idle = {1}
+    nodes.run(1_000 if is_far_back else 10)
+    nodes.silent = {2}
+    nodes.run(2_000)
+    assert nodes.states() == (NodeCondition.OK, NodeCondition.SICK)
+
+
+def test_node_that_waits_for_a_connection_is_expected_to_answer() -> None:
+    nodes = TwoNodes()
+    _unreachable(nodes)
+    nodes.rig.pool.ready = set()
+    nodes.silent = {2}
+    nodes.run(5_000)
+    assert NodeCondition.SICK not in nodes.states()
+
+
 @pytest.mark.parametrize("pause_ms", [2_000, 5_000])
 def test_pause_of_this_program_is_no_silence_of_a_node(pause_ms: int) -> None:
     nodes = TwoNodes()
@@ -134,6 +153,40 @@ def test_sick_node_that_answers_is_slow_and_after_three_answers_ok() -> None:
     nodes.silent = {2}
     nodes.run(2_000)
     rig = nodes.rig
+    seen = []
+    for sent in nodes.open(2)[:3]:
+        rig.answer(sent)
+        rig.turn()
+        seen.append(nodes.states()[1])
+    assert seen == [NodeCondition.SLOW, NodeCondition.SLOW, NodeCondition.OK]
+
+
+@pytest.mark.parametrize("pause_ms", [700, 1_600])
+def test_node_is_ok_again_after_three_answers_each_time(pause_ms: int) -> None:
+    nodes = TwoNodes()
+    rig = nodes.rig
+    for _ in range(3):
+        nodes.silent = {2}
+        nodes.run(pause_ms)
+        seen = []
+        for sent in nodes.open(2)[:3]:
+            rig.answer(sent)
+            rig.turn()
+            seen.append(nodes.states()[1])
+        assert seen == [NodeCondition.SLOW, NodeCondition.SLOW, NodeCondition.OK]
+        nodes.silent = set()
+        nodes.run(12 * pause_ms)  # until half a second is unusual again
+
+
+def test_node_that_was_slow_and_then_sick_needs_three_answers() -> None:
+    nodes = TwoNodes()
+    rig = nodes.rig
+    nodes.silent = {2}
+    nodes.run(700)
+    rig.answer(nodes.open(2)[0])
+    rig.turn()
+    nodes.run(3_000)
+    assert nodes.states()[1] is NodeCondition.SICK
     seen = []
     for sent in nodes.open(2)[:3]:
         rig.answer(sent)
@@ -176,7 +229,101 @@ def test_node_with_nothing_to_do_is_not_judged() -> None:
     assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
 
 
-def test_node_that_throttles_is_slow_at_most() -> None:
+class Quota(TwoNodes):
+    """Two nodes, of which the second answers every request with a quota's pause, and takes nothing in it."""
+
+    def __init__(self, throttle_ms: int, **options: Any) -> None:
+        self.throttle_ms = throttle_ms
+        self.until_ms = 0
+        self.begins_ms = 1 << 62
+        super().__init__(**options)
+
+    def answer(self) -> None:
+        now_ms = self.rig.clock.now_ms()
+        for sent in self.open():
+            if sent.node_id == 2 and now_ms >= self.begins_ms:
+                if now_ms >= self.until_ms:
+                    self.until_ms = now_ms + self.throttle_ms
+                    self.rig.answer(sent, throttle_ms=self.throttle_ms)
+                    return
+            elif sent.node_id not in self.silent:
+                self.rig.answer(sent)
+
+    def begin(self) -> None:
+        self.begins_ms = self.rig.clock.now_ms()
+
+
+@pytest.mark.parametrize("throttle_ms", [500, 4_000, 20_000])
+def test_node_that_throttles_is_throttled_and_never_sick(throttle_ms: int) -> None:
+    nodes = Quota(throttle_ms)
+    nodes.begin()
+    seen = set()
+    for _ in range(150):
+        nodes.run(200)
+        seen.add(nodes.states()[1])
+    assert NodeCondition.THROTTLED in seen
+    assert NodeCondition.SICK not in seen
+    assert nodes.states()[0] is NodeCondition.OK
+
+
+def test_short_throttle_changes_no_state() -> None:
+    nodes = Quota(100)
+    nodes.begin()
+    for _ in range(100):
+        nodes.run(100)
+        assert nodes.states() == (NodeCondition.OK, NodeCondition.OK)
+
+
+def test_node_that_does_not_answer_after_a_throttle_is_sick() -> None:
+    nodes = Quota(4_000)
+    nodes.begin()
+    nodes.run(1_000)
+    nodes.silent, nodes.begins_ms = {2}, 1 << 62
+    nodes.run(2_900)
+    assert nodes.states()[1] is NodeCondition.THROTTLED
+    nodes.run(1_000)
+    assert nodes.states()[1] is not NodeCondition.SICK
+    nodes.run(5_000)
+    assert nodes.states()[1] is NodeCondition.SICK
+
+
+def test_records_without_a_key_avoid_a_node_that_throttles_and_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkaprod.engine.node_states")
+    nodes = Quota(3_000)
+    nodes.begin()
+    nodes.run(1_000)
+    assert nodes.rig.placement.avoided_nodes == {2}
+    nodes.run(20_000)
+    assert nodes.rig.placement.avoided_nodes == {2}
+    nodes.begins_ms = 1 << 62
+    nodes.run(5_000)
+    assert nodes.rig.placement.avoided_nodes == frozenset()
+    lines = [record.message for record in caplog.records]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("node 2 throttles: a quota holds this producer back, for 3000 ms now")
+    nodes.run(61_000)
+    nodes.begin()
+    nodes.run(100)
+    assert len(caplog.records) == 2
+
+
+def test_record_that_expires_behind_a_quota_says_so() -> None:
+    nodes = Quota(4_000, delivery_timeout_ms=6_000)
+    nodes.begin()
+    nodes.run(1_000)
+    future = nodes.rig.send(partition=1)
+    nodes.idle, nodes.begins_ms, nodes.silent = {1, 2}, 1 << 62, {2}
+    nodes.run(7_000)
+    with pytest.raises(DeliveryTimeoutError, match="; a quota of node 2 held this producer back"):
+        future.result(0)
+    other = nodes.rig.send(partition=1)
+    nodes.run(7_000)
+    with pytest.raises(DeliveryTimeoutError) as caught:
+        other.result(0)
+    assert "quota" not in str(caught.value)
+
+
+def test_node_that_takes_nothing_without_a_word_is_slow_at_most() -> None:
     nodes = TwoNodes()
     nodes.rig.pool.is_ready = lambda node_id, now_ms: node_id == 1  # type: ignore[method-assign]
     nodes.run(5_000)

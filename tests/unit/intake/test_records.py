@@ -117,6 +117,20 @@ def test_error_names_the_node_that_holds_all_that_it_can_deliver() -> None:
     place.engine.node_pool.close()
 
 
+def test_error_names_the_quota_that_holds_the_producer_back() -> None:
+    place = Place(max_block_ms=0, buffer_memory=1 << 20, batch_size=16384)
+    place.engine.accumulator.set_topic("t", [3])
+    place.engine.sender.states.on_throttle(3, 4_000, place.engine.clock.now_ms())
+    message = (
+        r"; node 3 throttles: a quota holds this producer back; its records hold \d+ bytes. Send less, or find out why "
+        r"these partitions are slow"
+    )
+    with pytest.raises(BufferFullError, match=message):  # noqa: PT012  (how many find room does not matter)
+        for _ in range(200):
+            place.intake.send_blocking("t", b"x" * 10_000)
+    place.engine.node_pool.close()
+
+
 @pytest.mark.parametrize("verb", ["send", "send_many"])
 def test_records_refused_for_lack_of_memory_are_counted(verb: str) -> None:
     place = Place(max_block_ms=0, buffer_memory=64 << 10, batch_size=16384)
