@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 from kafkaprod.loader.opening.errors import BadRow, LoadError, LoadRefusedError
+from kafkaprod.loader.positions.manifest_file import sync_directory
 
 
 class BadRowSink(Protocol):
@@ -88,7 +91,15 @@ class Skip(Nowhere):
 
 
 def open_dead_letters(path: str) -> IO[bytes]:
-    """Open a file to append to; a new one can be read by its owner only. Raises OSError."""
+    """Open a file to append to. One that is new can be read by its owner only, and its name is on the disk then.
+
+    Raises:
+        OSError: The disk refused.
+    """
+    if not os.path.exists(path):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        with contextlib.suppress(PermissionError):  # a directory that may only be written to
+            sync_directory(Path(path).parent)
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 

@@ -30,6 +30,10 @@ Change = Mapping[str, int | None]
 """The inode that names of a directory have from now on; None: it has the name no more."""
 
 
+MOST_BYTES = 1 << 16
+"""Of a file."""
+
+
 class Call(NamedTuple):
     """A call that changed files: `path` is below the recorded directory, after a rename."""
 
@@ -46,14 +50,29 @@ class _Node:
         names: The inodes of a directory's names at its last sync.
         changes: How the names changed since then.
         seen: The names at the last look.
+        now: The bytes at the last look at them.
+        stamp: The size and the time of the file then.
     """
 
     descriptor: int
     is_directory: bool
+    has_content: bool
     durable: bytes = b""
     names: dict[str, int] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
+    now: bytes = b""
+    stamp: tuple[int, int] = (0, 0)
+
+    def content(self) -> bytes:
+        """The bytes of now."""
+        if not self.has_content:
+            return b""
+        status = os.fstat(self.descriptor)
+        assert status.st_size <= MOST_BYTES, f"{status.st_size} bytes: all versions of all files are kept"
+        if (stamp := (status.st_size, status.st_mtime_ns)) != self.stamp:
+            self.now, self.stamp = os.pread(self.descriptor, status.st_size, 0), stamp
+        return self.now
 
 
 class PowerCuts:
@@ -64,19 +83,23 @@ class PowerCuts:
         images: What a power cut could have left at any time, without repetitions.
     """
 
-    def __init__(self, root: Path, *, reorders: bool = False, has_synced: bool = True) -> None:
+    def __init__(
+        self, root: Path, *, reorders: bool = False, has_synced: bool = True, lost: tuple[str, ...] = ()
+    ) -> None:
         self.calls: list[Call] = []
         self.images: list[Image] = []
         self.last_images: list[Image] = []
         self._root = os.path.realpath(root)
         self._reorders = reorders
+        self._lost = lost
         self._nodes: dict[int, _Node] = {}
         self._lock = threading.RLock()
-        self._known: set[tuple[tuple[str, bytes | None], ...]] = set()
+        self._contents: dict[bytes, bytes] = {}  # each content once
+        self._known: set[int] = set()
         self._look()
         for node in self._nodes.values():
             node.names, node.changes = dict(node.seen), []
-            node.durable = b"" if node.is_directory or not has_synced else _content(node.descriptor)
+            node.durable = node.content() if has_synced else b""
 
     def names(self, *wanted: str) -> list[str]:
         """The last parts of the paths of some kinds of calls, in order."""
@@ -106,6 +129,8 @@ class PowerCuts:
                     result = None
                 else:
                     result = real(*arguments)
+                if isinstance(arguments[0], int):  # two writes may have the same time
+                    self._nodes[os.fstat(arguments[0]).st_ino].stamp = (0, 0)
                 self._note(name, path)
             return result
 
@@ -119,7 +144,7 @@ class PowerCuts:
         if node.is_directory:
             node.names, node.changes = dict(node.seen), []
         else:
-            node.durable = _content(node.descriptor)
+            node.durable = node.content()
 
     def _note(self, name: str, path: str) -> None:
         self._look()
@@ -127,7 +152,7 @@ class PowerCuts:
         self.last_images = []
         for image in self._images_now():
             self.last_images.append(image)
-            key = tuple(sorted(image.items()))
+            key = hash(frozenset(image.items()))
             if key not in self._known:
                 self._known.add(key)
                 self.images.append(image)
@@ -155,8 +180,8 @@ class PowerCuts:
 
     def _node(self, path: str, inode: int) -> _Node:
         if inode not in self._nodes:
-            is_directory = os.path.isdir(path)
-            self._nodes[inode] = _Node(os.open(path, os.O_RDONLY), is_directory)
+            has_content = not os.path.isdir(path) and not any(part in path for part in self._lost)
+            self._nodes[inode] = _Node(os.open(path, os.O_RDONLY), os.path.isdir(path), has_content)
         return self._nodes[inode]
 
     # -- images --------------------------------------------------------------------------------------------------------
@@ -197,22 +222,26 @@ class PowerCuts:
                 self._collect(found, place, image, chosen, is_durable=is_durable)
             else:
                 each = self._nodes[found]
-                image[place] = each.durable if is_durable else _content(each.descriptor)
+                content = each.durable if is_durable else each.content()
+                image[place] = self._contents.setdefault(content, content)
 
 
 _RECORDED = ("pwrite", "ftruncate", "fsync", "fdatasync", "rename", "replace", "unlink", "remove", "rmdir", "mkdir")
 
 
 @contextmanager
-def power_cuts(root: Path, *, reorders: bool = False, has_synced: bool = True) -> Iterator[PowerCuts]:
+def power_cuts(
+    root: Path, *, reorders: bool = False, has_synced: bool = True, lost: tuple[str, ...] = ()
+) -> Iterator[PowerCuts]:
     """Record what changes below a directory.
 
     Args:
         root: The directory.
         reorders: See the module docstring.
         has_synced: The content of what is there is on the disk.
+        lost: Parts of names of files that are always empty afterwards: large ones that can be derived.
     """
-    found = PowerCuts(root, reorders=reorders, has_synced=has_synced)
+    found = PowerCuts(root, reorders=reorders, has_synced=has_synced, lost=lost)
     try:
         with ExitStack() as patches:
             for name in _RECORDED:
@@ -225,14 +254,10 @@ def power_cuts(root: Path, *, reorders: bool = False, has_synced: bool = True) -
 def restore(image: Image, directory: Path) -> Path:
     """Make a directory of an image, in the place of what is there; return it."""
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(mode=0o700)
+    directory.mkdir(mode=0o700, parents=True)
     for name, content in image.items():
         if content is None:
             (directory / name).mkdir(mode=0o700)
         else:
             (directory / name).write_bytes(content)
     return directory
-
-
-def _content(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

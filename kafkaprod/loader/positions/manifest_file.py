@@ -170,7 +170,7 @@ class ManifestFile:
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, self.path)
-            _sync_directory(self.path.parent)
+            sync_directory(self.path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 beside.unlink()
@@ -191,10 +191,11 @@ def _make_directory(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:
         with contextlib.suppress(PermissionError):  # one above may be made for writing only
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Return when the names in a directory are on the disk. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

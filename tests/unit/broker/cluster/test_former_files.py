@@ -13,11 +13,13 @@ import pytest
 
 from kafkaprod.broker.settings.acls import ACLS, ANY, Acl, AclFilter
 from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, QUOTAS, SCRAM
+from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.recovery.checkpoints import encode_uuid
 from kafkaprod.errors import BrokerError, CorruptDataError
 from tests.support.broker.broker_requests import produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch
+from tests.support.power_cuts import power_cuts, restore
 
 ORDERS_ID, NEW_ID = uuid.UUID(int=71), uuid.UUID(int=72)
 FILES = ("topics.json", "settings.json", "producer-id-block")
@@ -53,7 +55,7 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def check(box: BrokerWithoutSockets) -> None:
+def check(box: BrokerWithoutSockets, *, has_records: bool = True) -> None:
     topics = {topic.name: topic for topic in box.broker.topics.all()}
     assert {name: (topic.topic_id, len(topic.partitions)) for name, topic in topics.items()} == {
         "orders": (ORDERS_ID, 2),
@@ -61,7 +63,7 @@ def check(box: BrokerWithoutSockets) -> None:
     }
     assert topics["orders"].properties == {"retention.ms": "5000"}
     assert {partition.log.config.retention_ms for partition in topics["orders"].partitions} == {5000}
-    assert topics["orders"].partitions[0].log.log_end_offset == 1
+    assert topics["orders"].partitions[0].log.log_end_offset == 1 or not has_records
     assert box.broker.config.num_partitions == 7
     assert box.broker.config.log.retention_ms == 9000
     for section, content in SECTIONS.items():
@@ -93,6 +95,22 @@ def test_crash_on_the_way_is_completed_by_the_next_start(tmp_path: Path, data: P
     check(box)
     assert box.broker.producer_ids.allocate() == 6000
     box.broker.close()
+
+
+def test_a_power_cut_on_the_way_is_completed_by_the_next_start(tmp_path: Path, data: Path) -> None:
+    with power_cuts(data, lost=(".index", ".timeindex")) as cuts:
+        box = BrokerWithoutSockets(tmp_path, disk=Disk())
+    box.broker.close()
+    are_left = [all(name in image for name in FILES) for image in cuts.images]
+    assert {True, False} == set(are_left)
+    first = are_left.index(False)
+    for image in [*cuts.images[first - 1 : first + 6], *cuts.last_images]:
+        gc.collect()
+        restore(image, tmp_path / "after" / "data")
+        again = BrokerWithoutSockets(tmp_path / "after")
+        check(again, has_records=False)
+        assert again.broker.producer_ids.allocate() == 6000
+        again.broker.close()
 
 
 def test_a_count_that_is_text_stops_the_start(tmp_path: Path, data: Path) -> None:

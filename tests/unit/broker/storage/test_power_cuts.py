@@ -379,12 +379,17 @@ def test_a_compacted_segment_has_its_name_before_those_it_replaces_go(tmp_path: 
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_partition_that_moves_is_whole_in_one_of_its_directories(tmp_path: Path, *, is_clean: bool) -> None:
+def test_a_partition_that_moves_is_whole_in_one_directory_and_what_was_deleted_is_gone(
+    tmp_path: Path, *, is_clean: bool
+) -> None:
     paths = [str(tmp_path / "dirs" / name) for name in ("a", "b", "c")]
     (tmp_path / "dirs").mkdir()
     log_dirs = open_log_dirs(paths, make_environment(Disk(), each()), defaults=SMALL)
     log = log_dirs.create(ORDERS, TOPIC_ID)
     fill(log, 12)
+    log.commit(12)
+    log.delete_records(4)
+    log_dirs.checkpoint()
     log_dirs.move(log, paths[1 if log.directory.startswith(paths[0]) else 0])
     with power_cuts(tmp_path / "dirs") as cuts:
         for _ in range(100):
@@ -396,9 +401,9 @@ def test_a_partition_that_moves_is_whole_in_one_of_its_directories(tmp_path: Pat
             log_dirs.close()
     log_dirs.close()
     for image in cuts.images:
-        assert moved_offsets(restore(image, tmp_path / "after")) in (list(range(12)), list(range(13)))
+        assert moved_offsets(restore(image, tmp_path / "after")) in (list(range(4, 12)), list(range(4, 13)))
     for image in cuts.last_images:
-        assert moved_offsets(restore(image, tmp_path / "after")) == list(range(13))
+        assert moved_offsets(restore(image, tmp_path / "after")) == list(range(4, 13))
 
 
 def moved_offsets(directory: Path) -> list[int]:
