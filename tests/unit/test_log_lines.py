@@ -154,6 +154,24 @@ def test_what_finds_no_place_is_counted_and_reported(keeper: Keeper, monkeypatch
     assert keeper.lines[-1].startswith(f"{dropped} log lines of kafkaprod were dropped")
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_each_report_of_dropped_lines_counts_those_since_the_one_before(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    monkeypatch.setattr(log_lines, "logger", logging.getLogger(NAME))
+    lines, dropped = lines_of(capacity=5), []
+    for _ in range(rounds):
+        before = lines.dropped_count
+        keeper.may_go_on.clear()
+        run_as_own(lambda: [warn(f"line {n}") for n in range(20)])
+        dropped.append(lines.dropped_count - before)
+        keeper.may_go_on.set()
+        lines.flush(BOUND_S)
+        lines._report_dropped()
+    reports = [line for line in keeper.lines if "were dropped" in line]
+    assert [int(report.partition(" ")[0]) for report in reports] == dropped
+
+
 def test_a_line_that_a_handler_causes_is_left_out(keeper: Keeper) -> None:
     lines = lines_of()
     keeper.addFilter(lambda _: warn("about a line"))

@@ -193,6 +193,25 @@ def test_failures_in_a_row_wait_longer_each_time_up_to_the_maximum() -> None:
     assert metadata.next_refresh_ms(now_ms) == BACKOFF_MS
 
 
+@pytest.mark.parametrize("failures", [1, 2, 5])
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_failures_after_an_answer_wait_as_the_first_ones_did(rounds: int, failures: int) -> None:
+    metadata, now_ms = make(), 0
+    waits: list[list[int]] = []
+    for _ in range(rounds):
+        waits.append([])
+        for _ in range(failures):
+            metadata.request_update()
+            now_ms += metadata.next_refresh_ms(now_ms)
+            metadata.make_request(now_ms)
+            metadata.on_failure(LOST, now_ms)
+            waits[-1].append(metadata.next_refresh_ms(now_ms))
+        now_ms += waits[-1][-1]
+        exchange(metadata, now_ms, answer())
+    assert waits == [waits[0]] * rounds
+    assert waits[0] == sorted(waits[0])
+
+
 def test_failed_request_is_asked_again_in_full() -> None:
     metadata = make()
     metadata.add_topic("a", 0)

@@ -669,6 +669,35 @@ def test_a_throttled_node_gets_nothing_until_the_time_is_over(make_pool: MakePoo
         pool.close()
 
 
+@pytest.mark.parametrize(
+    ("throttles", "ends_ms"),
+    [
+        ([(0, 300)], 300),
+        ([(0, 300), (0, 100)], 300),
+        ([(0, 100), (0, 300)], 300),
+        ([(0, 300), (250, 100)], 350),
+        ([(0, 300), (100, 100), (150, 100)], 300),
+        ([(0, 300), (300, 200), (400, 0)], 500),
+        ([(0, 300), (400, 200)], 600),
+    ],
+)
+def test_the_throttle_that_lasts_longest_counts(
+    make_pool: MakePool, clock: ManualClock, throttles: list[tuple[int, int]], ends_ms: int
+) -> None:
+    with BrokerThread(echoing()) as server:
+        pool = make_pool()
+        pool.set_bootstrap([server.address])
+        until_ready(pool, clock)
+        started_ms = clock.now_ms()
+        for at_ms, throttle_ms in throttles:
+            clock.advance(started_ms + at_ms - clock.now_ms())
+            pool.throttle(-1, throttle_ms, clock.now_ms())
+        clock.advance(started_ms + ends_ms - 1 - clock.now_ms())
+        assert not pool.is_ready(-1, clock.now_ms())
+        clock.advance(1)
+        assert pool.is_ready(-1, clock.now_ms())
+
+
 @pytest.mark.parametrize("in_flight", [1, 2, 5])
 @pytest.mark.parametrize(
     ("throttles_ms", "timeout_ms"),
@@ -731,6 +760,36 @@ def test_server_that_ends_each_connection_before_any_answer_is_backed_off_from(
             clock.advance(1000)
         assert attempts == [1, 2, 3, 4], "only the first one is a warning"
         assert delays == [50, 100, 200, 400]
+        pool.close()
+
+
+@pytest.mark.parametrize("outages", [(1,), (3,), (3, 1), (1, 3), (3, 2, 4)])
+def test_each_outage_is_backed_off_from_as_if_it_were_the_first(
+    make_pool: MakePool, clock: ManualClock, outages: tuple[int, ...]
+) -> None:
+    answers: list[bool] = []
+
+    def cut_or_answer(request: Received) -> bytes | None:
+        if not (is_answer := answers.pop(0)):
+            server.reset(server.brokers[-1])
+        return b"re" if is_answer else None
+
+    with BrokerThread(lambda: FakeBroker(handlers={PRODUCE: cut_or_answer})) as server:
+        pool = make_pool(reconnect_backoff_ms=50, reconnect_backoff_max_ms=1000)
+        pool.set_bootstrap([server.address])
+        for length in outages:
+            attempts, delays = [], []
+            for is_answer in [False] * length + [True]:
+                answers.append(is_answer)
+                until_ready(pool, clock)
+                produce(pool, -1, "t", now_ms=clock.now_ms())
+                receive(pool, 1)
+                if not is_answer:
+                    attempts += [failure.attempt for failure in pool.take_failures()]
+                    delays.append(pool.ready_delay_ms(-1, clock.now_ms()))
+                    clock.advance(1000)
+            assert attempts == list(range(1, length + 1))
+            assert delays == [50, 100, 200, 400][:length]
         pool.close()
 
 

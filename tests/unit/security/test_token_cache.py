@@ -157,3 +157,29 @@ def test_error_that_is_no_errors_of_ours_leaves_the_cache_usable() -> None:
     with pytest.raises(ZeroDivisionError):
         cache.token()
     assert cache.token().value == "t"
+
+
+@pytest.mark.parametrize("renewals", [1, 2, 3])
+def test_each_token_is_used_to_its_own_end(renewals: int) -> None:
+    provider = Provider()
+    provider.cache.token()
+    for number in range(renewals):
+        provider.now_s += 80
+        assert provider.cache.token().value == f"t{number + 2}"
+    provider.error = ConnectionLostError("down")
+    provider.now_s += 99.5
+    assert provider.cache.token().value == f"t{renewals + 1}"
+    provider.now_s += 0.5
+    with pytest.raises(ConnectionLostError):
+        provider.cache.token()
+
+
+@pytest.mark.parametrize("lives_s", [(100.0, 10.0), (10.0, 100.0), (100.0, None), (None, 100.0)])
+def test_tokens_of_different_lives_have_each_its_own(lives_s: tuple[float | None, float | None]) -> None:
+    provider = Provider(lives_s[0])
+    provider.cache.token()
+    provider.now_s += 200
+    provider.lifetime_s = lives_s[1]
+    assert provider.cache.token().value == "t2"
+    provider.now_s += 8.5
+    assert provider.cache.token().value == ("t2" if lives_s[1] == 100.0 else "t3")

@@ -234,3 +234,20 @@ def test_batches_stay_small_until_the_path_of_their_node_is_named():
     for _ in range(8):
         engine.append(RECORD)
     assert max(take_sizes(engine, node_id=2)) <= SIZE
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (2, 3, 8), (3, 1, 4)])
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_partitions_that_come_to_a_node_later_grow_as_far_as_its_path_carries(
+    counts: tuple[int, ...], *, is_measured: bool
+) -> None:
+    most = SIZE + 3 * (len(RECORD) + 10)
+    engine = growing()
+    engine.drain.limit_path(1, most, is_measured)
+    for count in counts:
+        engine.lead([1] * count)
+        for partition in range(count):
+            for _ in range(30):
+                engine.append(RECORD, partition)
+            sizes = take_sizes(engine)
+            assert SIZE < max(sizes) <= most, partition

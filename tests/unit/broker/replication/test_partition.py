@@ -273,6 +273,44 @@ def test_a_proposal_ends_with_newer_metadata_and_is_made_again() -> None:
     assert [member.broker_id for member in leader.proposal.members] == [1, 3]
 
 
+WAITING = [
+    E.FENCED_LEADER_EPOCH,
+    E.INVALID_UPDATE_VERSION,
+    E.INVALID_REQUEST,
+    E.UNKNOWN_TOPIC_OR_PARTITION,
+    E.UNKNOWN_TOPIC_ID,
+    E.NEW_LEADER_ELECTED,
+]
+
+
+@pytest.mark.parametrize("error", WAITING)
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_proposal_that_is_refused_for_what_the_metadata_will_say_waits_for_it_each_time(times: int, error: E) -> None:
+    leader = replica(empty_log(), image(isr=(1,)))
+    for number in range(times):
+        leader.fetch(fetch(0, follower=2 + number % 2), 0)
+        proposal = leader.proposal
+        assert proposal is not None
+        outcome = IsrOutcome((TOPIC_ID, 0), error)
+        assert not leader.on_isr_outcome(proposal, outcome), "not to be sent again"
+        assert leader.is_waiting_for_metadata
+        assert leader.proposal is proposal, "it may have been taken: who would join counts"
+        leader.apply(image(isr=(1,), partition_epoch=1 + number), 0)
+        assert (leader.is_waiting_for_metadata, leader.proposal) == (False, None)
+    leader.fetch(fetch(0, follower=2), 0)
+    assert leader.proposal is not None
+
+
+@pytest.mark.parametrize("error", sorted(set(E) - {*WAITING, E.NONE, E.INELIGIBLE_REPLICA}))
+def test_a_proposal_that_any_other_error_met_is_sent_again(error: E) -> None:
+    leader = replica(empty_log(), image(isr=(1,)))
+    leader.fetch(fetch(0), 0)
+    proposal = leader.proposal
+    assert proposal is not None
+    assert leader.on_isr_outcome(proposal, IsrOutcome((TOPIC_ID, 0), error))
+    assert (leader.proposal, leader.is_waiting_for_metadata) == (proposal, False)
+
+
 def test_an_answer_to_a_lost_request_changes_nothing() -> None:
     log = empty_log()
     fetcher = follower_of(log, 0)

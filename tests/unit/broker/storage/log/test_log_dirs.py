@@ -385,6 +385,20 @@ def test_directory_of_a_partition_to_come_is_remembered(rig: Rig) -> None:
     assert log_dirs.create(ORDERS, TOPIC_ID).directory.startswith(rig.paths[1])
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_wish_counts_for_the_partition_that_comes_next_and_no_later_one(rig: Rig, times: int) -> None:
+    rig.paths.append(str(rig.path / "c"))
+    log_dirs = rig.open(count=3)
+    for number in range(times):
+        wished, emptiest = rig.paths[1 + number % 2], rig.paths[0]
+        log_dirs.wish(ORDERS, wished)
+        assert log_dirs.create(ORDERS, TOPIC_ID).directory.startswith(wished)
+        log_dirs.delete(ORDERS)
+        assert log_dirs.create(ORDERS, TOPIC_ID).directory.startswith(emptiest)
+        log_dirs.delete(ORDERS)
+    log_dirs.close()
+
+
 def test_copy_that_a_power_cut_left_longer_than_the_log_is_cut(rig: Rig) -> None:
     log_dirs = rig.open()
     log = log_dirs.create(ORDERS, TOPIC_ID)
