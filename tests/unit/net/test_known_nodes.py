@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from kafkaprod.errors import ConnectionLostError, KafkaError
 from kafkaprod.net.known_nodes import KnownNodes
 from kafkaprod.net.node import ConnectionStage
-from kafkaprod.net.node_state import ConnectionFailure, NodeState
+from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
 from kafkaprod.structs import Node
 
 
@@ -85,3 +87,21 @@ def test_every_bootstrap_server_must_have_failed_before_all_have(count: int) -> 
         found.states[-number].last_failure = failure(found.states[-number].node)
     assert found.has_every_bootstrap_failed
     assert len(found.bootstrap_failures()) == count
+
+
+@pytest.mark.parametrize("counts", [[3], [3, 1], [3, 2, 1], [1, 2, 3], [4, 3, 5, 2, 6]])
+def test_the_least_loaded_of_any_number_of_brokers_has_the_fewest_in_flight(counts: list[int]) -> None:
+    states = [Ready(node_id, count) for node_id, count in enumerate(counts, 1)]
+    assert least_loaded(cast(list[NodeState], states), 0, 10) == 1 + counts.index(min(counts))
+
+
+class Ready:
+    """A broker whose connection takes requests."""
+
+    def __init__(self, node_id: int, in_flight_count: int) -> None:
+        self.node = Node(node_id, "h", 9092)
+        self.connection = self.protocol = self
+        self.in_flight_count = in_flight_count
+
+    def can_send(self, now_ms: int, max_in_flight: int) -> bool:
+        return self.in_flight_count < max_in_flight

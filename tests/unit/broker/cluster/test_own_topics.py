@@ -538,3 +538,22 @@ def test_deleted_partitions_are_freed_without_the_collector_of_cycles(tmp_path: 
     finally:
         gc.enable()
     assert not left
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (3, 5), (2, 3, 8)])
+def test_options_of_a_topic_are_those_of_all_its_partitions_also_of_later_ones(
+    directory: Directory, counts: tuple[int, ...]
+) -> None:
+    topics = directory.open()
+    topics.create("a", counts[0], {"retention.ms": "6000"})
+    for number, count in enumerate(counts[1:], 1):
+        topics.add_partitions("a", count, validate_only=False)
+        assert retentions_of(topics) == [6000 * number] * count
+        topics.set_properties("a", {"retention.ms": str(6000 * (number + 1))}, validate_only=False)
+        assert retentions_of(topics) == [6000 * (number + 1)] * count
+
+
+def retentions_of(topics: OwnTopics) -> list[int]:
+    topic = topics.get("a")
+    assert topic is not None
+    return [partition.log.config.retention_ms for partition in topic.partitions]

@@ -43,8 +43,9 @@ def test_snapshot_has_kafkas_layout(tmp_path: Path) -> None:
     assert read_snapshot(file) == snapshot(1_500)
 
 
-def test_empty_snapshot_is_read_back(tmp_path: Path) -> None:
-    assert read_snapshot(write_snapshot(FaultyDisk(), str(tmp_path), snapshot(0), NOW_MS)) == snapshot(0)
+@pytest.mark.parametrize("count", [0, 1, 999, 1_000, 1_001, 2_000, 2_001, 3_500])
+def test_snapshots_of_any_number_of_records_are_read_back(tmp_path: Path, count: int) -> None:
+    assert read_snapshot(write_snapshot(FaultyDisk(), str(tmp_path), snapshot(count), NOW_MS)) == snapshot(count)
 
 
 def test_file_is_synced_before_it_has_its_name(tmp_path: Path) -> None:

@@ -353,3 +353,38 @@ def test_a_lost_answer_is_asked_for_again_after_a_rest() -> None:
     assert fetcher.next_request(1999) is None
     assert fetcher.next_request(2000) is None
     assert fetcher.next_request(2050) is not None
+
+
+def replica_of(log: SimulatedLog, count: int) -> PartitionReplica:
+    """A leader, 1, of so many replicas that are all in sync."""
+    every = tuple(range(1, count + 1))
+    first = PartitionImage(TOPIC_ID, 0, every, every, 1, 0, 0)
+    made = PartitionReplica(
+        1, log, ReplicaSettings(lag_ms=100), Eligibility(lambda _: True, lambda _: 10), lambda: 1, first
+    )
+    made.apply(first, 0)
+    return made
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 7])
+def test_the_watermark_is_what_the_last_of_any_number_of_followers_has(count: int) -> None:
+    for last in range(2, count + 1):
+        log = empty_log()
+        leader = replica_of(log, count)
+        filled(log, 9)
+        for follower in range(2, count + 1):
+            leader.fetch(fetch(4 if follower == last else 8, follower=follower), 0)
+        assert log.high_watermark == 4
+        leader.fetch(fetch(7, follower=last), 0)
+        assert log.high_watermark == 7
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 7])
+def test_all_followers_that_are_slow_leave_the_isr_at_once(count: int) -> None:
+    log = empty_log()
+    leader = replica_of(log, count)
+    filled(log, 9)
+    leader.fetch(fetch(9), 90)
+    leader.propose_shrink(101)
+    assert leader.proposal is not None
+    assert [member.broker_id for member in leader.proposal.members] == [1, 2]

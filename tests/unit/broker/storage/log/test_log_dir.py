@@ -408,3 +408,20 @@ def test_index_that_is_cut_under_a_running_log_does_no_harm(tmp_path: Path) -> N
             os.truncate(file, offset % 5)
         assert log.read(offset, 1).first_offset == offset
         assert log.find_timestamp(0) is not None
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 40])
+def test_all_logs_are_closed_and_all_deleted_partitions_purged(tmp_path: Path, count: int) -> None:
+    directory = open_dir(tmp_path)
+    partitions = [TopicPartition("many", number) for number in range(count)]
+    for partition in partitions:
+        directory.create(partition, TOPIC_ID).append(make_batch(), 0)
+    logs = list(directory.partitions.values())
+    assert directory.close()
+    assert all(log.fence_reason is not None for log in logs)
+    again = open_dir(tmp_path)
+    for partition in partitions:
+        again.delete(partition)
+    again.purge_deleted()
+    assert not [entry.name for entry in (tmp_path / "data").iterdir() if entry.is_dir()]
+    assert again.close()

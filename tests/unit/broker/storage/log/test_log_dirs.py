@@ -860,3 +860,16 @@ def test_of_two_logs_of_a_replica_the_one_that_was_followed_later_is_kept(rig: R
         ORDERS: (3, end)
     }
     log_dirs.close()
+
+
+@pytest.mark.parametrize("failed", [[1], [2], [1, 2], [1, 2, 3], [3, 1]])
+def test_any_number_of_directories_may_fail_and_all_are_named(rig: Rig, failed: list[int]) -> None:
+    rig.paths = [str(rig.path / name) for name in "abcd"]
+    log_dirs = rig.open(count=4)
+    ids = log_dirs.online_ids
+    for number in failed:
+        log_dirs.fail(rig.paths[number])
+    assert set(log_dirs.failed_ids) == {ids[number] for number in failed}
+    assert log_dirs.offline_paths == [rig.paths[number] for number in sorted(failed)]
+    assert log_dirs.online_ids == tuple(ids[number] for number in range(4) if number not in failed)
+    log_dirs.close()
