@@ -1,16 +1,20 @@
-"""What one sick broker of three does to records for the others: it hangs, runs at 1 % of its speed, or is dead.
+"""What one bad broker of three does to records: it hangs, runs at 1 % of its speed, is dead, or is only slow.
 
 `python -m benchmarks.macro.sick` prints a table, beside confluent-kafka, the Java producer and franz-go in one run:
 
 - goodput: records acknowledged, of those that the program meant to send (RATE a second), in % ; with a partition of its
   own for each record, only those of healthy brokers count, without one all do;
-- longest call: the longest `send()` (list, columns) of a record for a healthy partition, in ms;
-- p99: from when a record was to be sent to its acknowledgement, in ms, of those that were acknowledged; with
-  transactions, to the return of the commit.
+- p50 and p99: from when a record was to be sent to its acknowledgement, in ms, of those that were acknowledged; with
+  transactions, to the return of the commit;
+- longest call: the longest `send()` (list, columns) of a record for a healthy partition, in ms.
 
 Transactions: a producer and a thread for each partition, TRANSACTION records each. Their coordinators are healthy, and
 the topic that holds their states has one replica, as all topics here: a transaction with records on the sick broker, or
 coordinated by it, waits for it with any client.
+
+Three faults are of brokers that are slow and not sick, and all records count: the answers of one broker come 50 to
+500 ms late (`late`), 3 % of all brokers' answers come 210 ms late, as where one packet was lost (`lossy`), each broker is
+stopped for 200 ms every 2 s (`pauses`). A proxy stands before each broker then.
 
 With `--kafka` the brokers are Apache Kafka's (KRaft, one replica a partition), of the version that the tests take.
 
@@ -24,12 +28,13 @@ import argparse
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.late_answers import LateAnswers
 from benchmarks.macro.sick_peers import (
     confluent_with_partitions,
     confluent_without_keys,
@@ -62,6 +67,7 @@ from kafkaprod.admin.coordinators import find_coordinator
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BufferFullError, KafkaError, ProducerClosedError
+from tests.kafka.ports import free_ports
 
 LEADERS_S = 30  # that Kafka may take to elect those of a new topic
 
@@ -89,20 +95,22 @@ class KafkaBroker:
 class Kafka:
     """Three nodes of Apache Kafka, for the faults of one way in turn, the dead one last; a topic for each."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, proxies: Sequence[LateAnswers]) -> None:
         from tests.kafka.cluster import KafkaCluster
 
-        self._cluster = stack.enter_context(
-            KafkaCluster(
-                3,
-                full_speed=True,
-                overrides={
-                    "broker.session.timeout.ms": 120_000,
-                    "transaction.state.log.replication.factor": 1,
-                    "transaction.state.log.min.isr": 1,
-                },
-            )
+        self._cluster = KafkaCluster(
+            3,
+            full_speed=True,
+            overrides={
+                "broker.session.timeout.ms": 120_000,
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
+            },
         )
+        for node_id, proxy in zip(self._cluster.node_ids, proxies, strict=False):
+            self._cluster.advertise(node_id, "127.0.0.1", proxy.port)
+            proxy.forward_to(self._cluster.address(node_id)[1])
+        stack.enter_context(self._cluster)
         self.bootstrap_servers = self._cluster.bootstrap()
 
     def begin(self, topic: str) -> None:
@@ -277,24 +285,24 @@ def run_threads(loops: list[Callable[[], None]]) -> None:
 
 
 @contextmanager
-def sick(broker: Broker, fault: str) -> Iterator[None]:
-    """Make a broker sick after WARM_S."""
+def sick(brokers: Sequence[Broker], proxies: Sequence[LateAnswers], fault: str) -> Iterator[None]:
+    """Make the first of the brokers sick after WARM_S, or all of them slow."""
     is_over = threading.Event()
 
     def run() -> None:
         if is_over.wait(WARM_S) or fault == "none":
             return
         if fault == "dead":
-            broker.kill()
-        while fault != "dead":
-            broker.pause()
-            if is_over.wait(0.099 if fault == "at 1 %" else None):
-                break
-            broker.resume()
-            if is_over.wait(0.001):
-                break
-        if fault != "dead":
-            broker.resume()
+            brokers[0].kill()
+        elif fault == "late":
+            proxies[brokers[0].id - 1].hold(1.0, 50, 500)
+        elif fault == "lossy":
+            for proxy in proxies:
+                proxy.hold(0.03, 210, 210)
+        elif fault == "pauses":
+            stop_in_turn(brokers, is_over)
+        else:
+            stop_again_and_again(brokers[0], 0.099 if fault == "at 1 %" else None, is_over)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -303,6 +311,27 @@ def sick(broker: Broker, fault: str) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def stop_again_and_again(broker: Broker, stopped_s: float | None, is_over: threading.Event) -> None:
+    """Stop a broker for this time, None: to the end, and let it run for a millisecond."""
+    while True:
+        broker.pause()
+        has_ended = is_over.wait(stopped_s)
+        broker.resume()
+        if has_ended or is_over.wait(0.001):
+            return
+
+
+def stop_in_turn(brokers: Sequence[Broker], is_over: threading.Event) -> None:
+    """Stop each of the brokers for PAUSE_S in every PAUSE_EACH_S."""
+    while not is_over.is_set():
+        for broker in brokers:
+            broker.pause()
+            is_over.wait(PAUSE_S)
+            broker.resume()
+            if is_over.wait(PAUSE_EACH_S / len(brokers) - PAUSE_S):
+                return
 
 
 Way = Callable[[Cluster, Tally], None]
@@ -320,29 +349,60 @@ KEYLESS = {way.__name__ for way in (without_keys, lists, columns, confluent_with
     way.__name__ for way in (java_without_keys, franz_without_keys)
 }
 FAULTS = ("none", "hangs", "at 1 %", "dead")
+SLOW = ("late", "lossy", "pauses")  # none of the brokers is sick
+PAUSE_S, PAUSE_EACH_S = 0.2, 2.0
 
 
-def measure(kafka: Kafka | None, way: Way | Prepared, fault: str) -> tuple[float, float, float]:
+def measure(
+    kafka: Kafka | None, proxies: Sequence[LateAnswers], way: Way | Prepared, fault: str
+) -> tuple[float, float, float, float]:
     """Run one way with one fault: on Kafka, or in an embedded cluster of its own."""
     with ExitStack() as stack:
         topic = f"{way.__name__}-{fault.replace(' ', '-').replace('%', 'percent')}"
         cluster: Cluster
         if kafka is None:
-            embedded = cluster = stack.enter_context(
-                EmbeddedCluster(brokers=3, session_timeout_ms=120_000, replication_factor=1)
-            )
+            embedded = cluster = embedded_cluster(stack, proxies)
             embedded.create_topic(topic, PARTITIONS)
         else:
             cluster = kafka
             kafka.begin(topic)
-        broker = cluster.leader(topic, 0)
-        healthy = {p for p in range(PARTITIONS) if fault == "none" or cluster.leader(topic, p).id != broker.id}
-        sick_id = -1 if fault == "none" else broker.id
+        leaders = {cluster.leader(topic, partition).id: cluster.leader(topic, partition) for partition in range(3)}
+        brokers = list(leaders.values())
+        are_all_healthy = fault in ("none", *SLOW)
+        healthy = {p for p in range(PARTITIONS) if are_all_healthy or cluster.leader(topic, p).id != brokers[0].id}
+        sick_id = -1 if are_all_healthy else brokers[0].id
         run = stack.enter_context(way(cluster, topic, sick_id)) if way in PREPARED else partial(way, cluster)
         tally = Tally(topic, healthy, way.__name__ in KEYLESS)
-        with sick(broker, fault):
+        with sick(brokers, proxies, fault):
             run(tally)
         return tally.row()
+
+
+def embedded_cluster(stack: ExitStack, proxies: Sequence[LateAnswers]) -> EmbeddedCluster:
+    """Start an embedded cluster, behind the proxies if there are any."""
+    ports = free_ports(3) if proxies else ()
+    for proxy, port in zip(proxies, ports, strict=False):
+        proxy.forward_to(port)
+    advertised = [f"127.0.0.1:{proxy.port}" for proxy in proxies]
+    return stack.enter_context(
+        EmbeddedCluster(brokers=3, session_timeout_ms=120_000, replication_factor=1, ports=ports, advertised=advertised)
+    )
+
+
+def cells(way: Way | Prepared, faults: Sequence[str], *, on_kafka: bool) -> list[str]:
+    """Measure one way with these faults, on one Kafka, or each in an embedded cluster of its own."""
+    with ExitStack() as stack:
+        are_slow = faults[0] in SLOW
+        proxies = [stack.enter_context(LateAnswers()) for _ in range(3)] if are_slow and on_kafka else []
+        kafka = Kafka(stack, proxies) if on_kafka else None
+        found = []
+        for fault in faults:
+            with ExitStack() as inner:
+                behind = proxies or ([inner.enter_context(LateAnswers()) for _ in range(3)] if are_slow else [])
+                found.append("{:.0f}, {:.0f}, {:.0f}, {:.0f}".format(*measure(kafka, behind, way, fault)))
+                for proxy in proxies:
+                    proxy.hold(0, 0, 0)
+        return found
 
 
 def main() -> None:
@@ -354,16 +414,17 @@ def main() -> None:
         "ways", nargs="*", choices=[[], *(way.__name__ for way in (*WAYS, *PREPARED))], help="these only", default=[]
     )
     parser.add_argument("--kafka", action="store_true", help="brokers are Apache Kafka's")
+    parser.add_argument("--fault", action="append", choices=(*FAULTS, *SLOW), help="these only", default=[])
     options = parser.parse_args()
-    print("| records | " + " | ".join(f"{fault}: goodput %, longest call ms, p99 ms" for fault in FAULTS) + " |")
-    print("|---|" + "---|" * len(FAULTS), flush=True)
+    groups = [[fault for fault in group if fault in (options.fault or group)] for group in (FAULTS, SLOW)]
+    faults = [*groups[0], *groups[1]]
+    print("| records | " + " | ".join(f"{fault}: goodput %, longest call, p50, p99 ms" for fault in faults) + " |")
+    print("|---|" + "---|" * len(faults), flush=True)
     for way in (*WAYS, *PREPARED):
         if options.ways and way.__name__ not in options.ways:
             continue
-        with ExitStack() as stack:
-            kafka = Kafka(stack) if options.kafka else None
-            cells = ["{:.0f}, {:.0f}, {:.0f}".format(*measure(kafka, way, fault)) for fault in FAULTS]
-        print(f"| {(way.__doc__ or '').rstrip('.')} | " + " | ".join(cells) + " |", flush=True)
+        found = [cell for group in groups if group for cell in cells(way, group, on_kafka=options.kafka)]
+        print(f"| {(way.__doc__ or '').rstrip('.')} | " + " | ".join(found) + " |", flush=True)
 
 
 if __name__ == "__main__":

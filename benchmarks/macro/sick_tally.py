@@ -70,11 +70,12 @@ class Tally:
         if done.exception() is None:
             self.acknowledged(partition, due)
 
-    def row(self) -> tuple[float, float, float]:
-        """Goodput in %, longest call and p99 in ms."""
+    def row(self) -> tuple[float, float, float, float]:
+        """Goodput in %, longest call, median and p99 in ms."""
         meant = RATE * SECONDS * (1 if self.counts_all else len(self.healthy) / PARTITIONS)
         ordered = sorted(self.latencies) or [0.0]
-        return 100 * len(self.latencies) / meant, self.longest_s * 1000, ordered[int(len(ordered) * 0.99)] * 1000
+        p50_s, p99_s = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
+        return 100 * len(self.latencies) / meant, self.longest_s * 1000, p50_s * 1000, p99_s * 1000
 
 
 def schedule(tally: Tally, rate: float) -> Iterator[tuple[int, float]]:

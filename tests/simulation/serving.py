@@ -188,7 +188,7 @@ class Session:
         self._connection = ServerConnection(server.broker.api_versions)
         self._waiting: deque[RequestReceived] = deque()
         self._exchange: Exchange | None = None
-        self._is_busy = self._is_held = False
+        self._is_busy = self._is_held = self._is_beginning = False
         self.is_closed = False
 
     def receive(self, data: bytes | None) -> None:
@@ -215,9 +215,13 @@ class Session:
             self._exchange.abandon()
 
     def _begin_next(self) -> None:
+        if self._is_beginning:
+            return  # a request that is answered at once: the loop below goes on, however many wait
+        self._is_beginning = True
         while self._waiting and not self._is_busy and not self.is_closed:
             self._is_busy = True
             self._begin(self._server.world.now_ms)
+        self._is_beginning = False
 
     def _begin(self, since_ms: int) -> None:
         """Handle the next request, or look again if the broker is gray."""
