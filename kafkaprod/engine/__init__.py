@@ -11,10 +11,11 @@ answers            settles the produce requests that have ended
 upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for
 delivery_rules     what each error of a broker means for a batch
+purges             calls of purge(), which fail records that have no outcome yet
+parking            records that wait for their topic's metadata, of callers that must not wait
 topic_watch        where callers wait for the metadata of a topic
 batchings          how the batches of each topic are made
 transactions       the transactions of a producer with a transactional id
-purges             calls of purge(), which fail records that have no outcome yet
 steps              waits as generators, for threads and event loops
 telemetry          pushes the producer's metrics to brokers that request them (KIP-714)
 paths              what the way to each node carries, by its answers

@@ -208,7 +208,7 @@ class Engine:
         add("buffer-total-bytes", lambda _: buffers.capacity)
         add("buffer-available-bytes", lambda _: buffers.available)
         add("connection-count", lambda _: nodes.connection_count)
-        add("records-waiting", lambda _: sum(ref.record_count for ref in incomplete_batches(self.accumulator)))
+        add("records-waiting", self._waiting_count)
         add("oldest-record-age", self._oldest_record_age_s)
         add("last-acknowledged-time", self._last_acknowledged_s)
         self.metrics.read_node = self._node_values
@@ -236,6 +236,13 @@ class Engine:
             values["node-rate"] = path.rate * 1000
             values["node-base-ms"] = max(path.base_ms, 0)
         return values
+
+    def must_park(self, topic: str) -> bool:
+        """Whether a record of a caller that must not wait has to be parked. Not after the end, or in a forked child."""
+        return not (self.guard.is_forked or self.is_ended) and self.sender.parking.must_wait(topic)
+
+    def _waiting_count(self, now_ms: int) -> int:
+        return len(self.sender.parking) + sum(ref.record_count for ref in incomplete_batches(self.accumulator))
 
     def _oldest_record_age_s(self, now_ms: int) -> float:
         created_ms = oldest_created_ms(self.accumulator)

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from kafkaprod.engine.engine import Engine
@@ -25,6 +26,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.log_lines import install, own_lines
+from kafkaprod.results import holders
 from kafkaprod.text import counted
 from kafkaprod.threads import apart, make_thread
 
@@ -49,6 +51,7 @@ class EngineHost:
         self._sender = engine.sender
         self._is_closed = False
         self._finalizer: weakref.finalize[..., object] | None = None
+        self._owner: Callable[[], object] = lambda: None
         self._thread = make_thread(_run, f"kafkaprod-{engine.config.client_id}", engine)
 
     def start(self, owner: object) -> None:
@@ -58,6 +61,7 @@ class EngineHost:
             RuntimeError: The system gives no more threads; the engine is closed.
         """
         _running[self.engine] = None
+        self._owner = weakref.ref(owner)
         try:
             apart(self._thread.start)
         except RuntimeError:
@@ -123,7 +127,13 @@ class EngineHost:
         self.check_usable()
         if self.is_in_callback:
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
+        holders.hand_over_to(self._owner(), timeout)
         engine = self.engine
+        if engine.sender.parking:
+            end_s = None if timeout is None else time.monotonic() + timeout
+            if not (yield from engine.sender.parking.settled(timeout, make_waiter)):
+                raise TimeoutError(f"{counted(len(engine.sender.parking), 'record')} wait for metadata of their topics")
+            timeout = None if end_s is None else max(end_s - time.monotonic(), 0)
         if engine.accumulator.unpublished_batch_count > 0:
             waiter = make_waiter()
             started_ns = time.perf_counter_ns()
@@ -166,6 +176,8 @@ class EngineHost:
 
     def close(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Refuse records, deliver those queued, and wait for the end of the thread, as steps."""
+        if not self.is_closed and not self.is_in_callback:
+            holders.hand_over_to(self._owner(), timeout)
         if not self._begin_close(timeout):
             return
         engine = self.engine
@@ -256,8 +268,9 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """Wait EXIT_TIMEOUT_S for all records without an outcome; the engines log which were not delivered."""
-    engines = list(_running)
     end = time.monotonic() + EXIT_TIMEOUT_S
+    holders.hand_over_all(EXIT_TIMEOUT_S / 2)
+    engines = list(_running)
     for engine in engines:
         engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
     for engine in engines:
@@ -267,6 +280,7 @@ def _at_exit() -> None:
                 "the sender thread does not end; it runs %s; the outcome of its other records is unknown", work
             )
     own_lines.flush(CLOSE_GRACE_S)
+    holders.report_losses()
 
 
 install()

@@ -32,10 +32,11 @@ from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import Answers
 from kafkaprod.engine.flushes import Flush, Flushes
-from kafkaprod.engine.identity import IdempotentIdentity, Identity
+from kafkaprod.engine.identity import MAX_WAIT_MS, IdempotentIdentity, Identity
 from kafkaprod.engine.identity_requests import IdentityRequests
 from kafkaprod.engine.memory_shares import MemoryShares, waits_for_first_answer
 from kafkaprod.engine.node_states import NodeStates
+from kafkaprod.engine.parking import Parking
 from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.purges import Purge, Purges
 from kafkaprod.engine.sending import Sending
@@ -71,6 +72,7 @@ class Sender:
         fatal_error: What ended the thread; None if `close` did, or while it runs.
         has_ended: Whether the thread is done; later calls have no effect.
         states: Which nodes are slow or sick.
+        parking: Records that wait for their topic's metadata.
     """
 
     def __init__(
@@ -110,8 +112,7 @@ class Sender:
         self._metrics = metrics
         self._identity = identity
         self._telemetry = telemetry
-        may_wait = waits_for_first_answer(config)
-        shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=may_wait)
+        shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=waits_for_first_answer(config))
         self.states = NodeStates(config, pool, drain, placement, shares)
         paths = Paths(config, drain.max_request_bytes, shares, self.states)
         self._upkeep = Upkeep(
@@ -125,7 +126,8 @@ class Sender:
         )
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
-        self._purges = Purges(accumulator, identity, metrics)
+        self.parking = Parking(accumulator, topic_watch, clock, config.max_block_ms, pool.wakeup)
+        self._purges = Purges(accumulator, identity, metrics, self.parking)
         self._next_load_update_ms = 0
         self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
         self._just_ended: list[InFlightRequest] = []  # those of the last poll, before they are in `_ended`
@@ -161,7 +163,8 @@ class Sender:
     def close(self, deadline_ms: int) -> None:
         """End the loop when all has its outcome; at the earliest `deadline_ms` (monotonic) the rest fails."""
         self._close_deadlines_ms.append(deadline_ms)
-        self._accumulator.close()
+        if not self.parking:  # else the turn in which the last of them is in its batch
+            self._accumulator.close()
         self.wakeup()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -211,7 +214,8 @@ class Sender:
         now_ms = now_us // 1000
         if self._purges.waiting:
             self._purges.run(now_ms)
-        refresh_ms = self._upkeep.refresh_metadata(now_ms)
+        parked_ms = self.parking.run(now_ms) if self.parking else MAX_WAIT_MS
+        refresh_ms = min(self._upkeep.refresh_metadata(now_ms), parked_ms)
         wait_ms: float = min(self._upkeep.observe(now_ms), refresh_ms, self._identity_requests.send_next(now_ms))
         if self._telemetry is not None:
             wait_ms = min(wait_ms, self._telemetry.run(now_ms))
@@ -219,6 +223,8 @@ class Sender:
         self._accumulator.set_sender_sleeps(True)
         wait_ms = min(wait_ms, self._sending.send_ready(now_us), self._upkeep.expire(now_ms))
         if self._close_deadlines_ms:
+            if not self.parking:
+                self._accumulator.close()
             wait_ms = min(wait_ms, max(min(self._close_deadlines_ms) - now_ms, 0))
             if self._has_nothing_to_do():
                 wait_ms = 0
@@ -251,7 +257,7 @@ class Sender:
     def _has_nothing_to_do(self) -> bool:
         """Return whether a producer that closes has no batch, no transaction and no metrics left."""
         now_ms = self._clock.now_ms()
-        if not self._identity.is_finished(now_ms) or self._accumulator.incomplete_batch_count:
+        if not self._identity.is_finished(now_ms) or self._accumulator.incomplete_batch_count or self.parking:
             return False
         return self._telemetry is None or self._telemetry.is_finished(now_ms)
 
@@ -343,6 +349,7 @@ class Sender:
             error = ProducerClosedError(f"the sender thread has died: {cause!r}")
             error.__cause__ = cause
         abort_batches(self._accumulator, error)
+        self.parking.end(error)
         self._identity.on_end(error)
         self._pool.close()
         self._answers.close_all()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.settlement import incomplete_batches
 from kafkaprod.engine.identity import Identity
+from kafkaprod.engine.parking import Parking
 from kafkaprod.errors import PurgedError
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.text import counted
@@ -46,8 +47,11 @@ class Purges:
         waiting: What the next `run` takes.
     """
 
-    def __init__(self, accumulator: Accumulator, identity: Identity, metrics: ProducerMetrics) -> None:
+    def __init__(
+        self, accumulator: Accumulator, identity: Identity, metrics: ProducerMetrics, parking: Parking
+    ) -> None:
         self._accumulator = accumulator
+        self._parking = parking
         self._identity = identity
         self._metrics = metrics
         self.waiting: deque[Purge] = deque()
@@ -70,6 +74,8 @@ class Purges:
             self.waiting.popleft().end()
 
     def _fail_records(self, purge: Purge, now_ms: int) -> None:
+        if purge.in_queue and self._parking:
+            purge.record_count += self._parking.fail_all(PurgedError("purged while it waited for its topic's metadata"))
         for ref in incomplete_batches(self._accumulator):
             is_in_flight = ref.state == "sent"
             if not (purge.in_flight if is_in_flight else purge.in_queue):

@@ -109,7 +109,17 @@ class TopicWatch:
             self._waiters[waiter] = None
             yield waiter
         finally:
-            self._waiters.pop(waiter, None)
+            self.leave(waiter)
+
+    def enter(self, topic: str, partition: int | None, wake: Callable[[], None]) -> TopicWaiter:
+        """Call `wake` for news of the topic until `leave` is called."""
+        waiter = TopicWaiter(topic, partition, wake, self._clock.now_ms() + self._bootstrap_timeout_ms)
+        self._waiters[waiter] = None
+        return waiter
+
+    def leave(self, waiter: TopicWaiter) -> None:
+        """Call no more for a waiter."""
+        self._waiters.pop(waiter, None)
 
     def look(self, waiter: TopicWaiter, deadline_ms: int, check_usable: Callable[[], None]) -> TopicQueues | None:
         """Return the topic's queues; None if unknown: the topic is requested, call again when woken.

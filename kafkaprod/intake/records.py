@@ -16,12 +16,12 @@ from typing import Any, Final, TypeVar
 
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.accumulator import memory_holders
-from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod._core.queues.completion import DeliveryFuture, parked_record, settle_parked
 from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod._core.queues.topic_queues import TopicQueues
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import BufferFullError, NodeBufferFullError, copy_to_raise
+from kafkaprod.errors import BufferFullError, MetadataTimeoutError, NodeBufferFullError, copy_to_raise
 from kafkaprod.hooks.interceptors import ProducerRecord
 from kafkaprod.intake.checks import check_topic_name, checked_partition, checked_timestamp, checked_topic
 from kafkaprod.intake.drops import Drops
@@ -61,6 +61,11 @@ class SendCall:
 def _with_plain_topic(record: ProducerRecord) -> ProducerRecord:
     """Return the record with a topic that is no subclass of str; what is no text is left to be refused."""
     return record._replace(topic=plain_text(record.topic)) if isinstance(record.topic, str) else record
+
+
+def _size(record: ProducerRecord) -> int:
+    """Return about how many bytes a record holds; what is given to a serializer counts as little."""
+    return 100 + sum(len(data) for data in (record.key, record.value) if isinstance(data, bytes | bytearray | str))
 
 
 class Intake:
@@ -137,6 +142,8 @@ class Intake:
         record = call.record
         try:
             future = None
+            if not call.is_prepared and not call.transaction and self.host.is_in_callback:
+                return self._park(call)
             if not call.is_prepared:
                 queues = yield from self.queues(record.topic, record.partition, call.deadline_ms, make_waiter)
                 self.host.check_still_sending(call.transaction)
@@ -210,7 +217,7 @@ class Intake:
         self, topic: str, partition: Any, deadline_ms: int, make_waiter: MakeWaiter
     ) -> Steps[TopicQueues]:
         if self.host.is_in_callback:
-            deadline_ms = 0  # the thread that fetches metadata must not wait for it: the topic is only requested
+            raise self._not_in_callback(topic)
         number = None if partition is None else checked_partition(partition)
         started_ns = time.perf_counter_ns()
         try:
@@ -221,6 +228,41 @@ class Intake:
             )
         finally:
             self._engine.metrics.add_time("metadata-wait", time.perf_counter_ns() - started_ns)
+
+    def _not_in_callback(self, topic: str) -> MetadataTimeoutError:
+        """Request a topic that the calling thread, which fetches metadata, must not wait for; return the error."""
+        watch = self._engine.topic_watch
+        with watch.waiter(topic, None, lambda: None) as entry:
+            watch.look(entry, self._clock.now_ms() + self._max_block_ms, self.host.check_usable)
+        return MetadataTimeoutError(
+            f"no metadata of topic {topic!r} yet, for which a delivery callback cannot wait: it was requested. Single "
+            "records outside of transactions are kept by send() until it is there; for anything else call "
+            "partitions_for() before, or send from another thread",
+            topic=topic,
+        )
+
+    def _park(self, call: SendCall) -> DeliveryFuture:
+        """Keep a record of a delivery callback until the metadata of its topic is there."""
+        record = call.record
+        future = parked_record(self._engine.results, record.topic, -1 if record.partition is None else record.partition)
+
+        def send() -> bool:
+            try:
+                sent = self.attempt(call)
+            except Exception as error:  # the interceptors know it from attempt()
+                settle_parked(future, error)
+                return True
+            if sent is not None:
+                settle_parked(future, sent)
+            return sent is not None
+
+        def fail(error: Exception) -> None:
+            self._hooks.on_refused(record.topic, record.partition, error)
+            settle_parked(future, error)
+
+        number = None if record.partition is None else checked_partition(record.partition)
+        self._engine.sender.parking.add(record.topic, number, _size(record), send, fail)
+        return future
 
     def with_memory(
         self,

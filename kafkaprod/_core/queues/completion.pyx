@@ -455,6 +455,40 @@ def refused_record(ResultMaker maker not None, str topic not None, int32_t parti
     return future
 
 
+def parked_record(ResultMaker maker not None, str topic not None, int32_t partition):
+    """Return the handle of a record that waits for its topic's metadata; settle_parked() gives it the outcome."""
+    cdef DeliveryFuture future = new_future()
+    future._batch = maker._make(topic, partition)
+    future._batch.record_count = 1
+    future._index = 0
+    future._key_size = future._value_size = -1
+    future._timestamp = -1
+    return future
+
+
+def settle_parked(DeliveryFuture parked not None, outcome not None):
+    """Let a parked record live on as one that is in a batch now, or fail.
+
+    Args: outcome: the DeliveryFuture of the record in its batch, or an error.
+    """
+    cdef BatchResult result = parked._batch
+    cdef DeliveryFuture sent
+    result._track()
+    if type(outcome) is DeliveryFuture:
+        sent = <DeliveryFuture>outcome
+        parked._key_size = sent._key_size
+        parked._value_size = sent._value_size
+        parked._timestamp = sent._timestamp
+        result.partition = sent._batch.partition
+        result.children = [(-sent._index, sent._batch)]     # as of a split batch: record 0 is that one's record _index
+        publish32(&result._outcome, SPLIT)
+    else:
+        result.error = outcome
+        publish32(&result._outcome, FAILED)
+        result.on_failure()
+    result._tell()
+
+
 cdef DeliveryFuture new_future():
     """Return a future without a record; fill_future() gives it one."""
     return DeliveryFuture.__new__(DeliveryFuture)

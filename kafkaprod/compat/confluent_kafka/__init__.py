@@ -8,7 +8,6 @@ aio                   confluent-kafka's `confluent_kafka.aio`: AIOProducer over 
 serializing_producer  confluent-kafka's SerializingProducer
 producer              confluent-kafka's Producer over `kafkaprod.Producer`
 arguments             keys, values, headers, timeouts as confluent-kafka takes them
-backlog               records of topics whose metadata is not known yet: produce() never waits
 metadata              what list_topics() returns: confluent-kafka's ClusterMetadata and its parts
 observers             stats_cb and error_cb: made of the producer's metrics when poll() is called
 serialization         `confluent_kafka.serialization`: the serializers

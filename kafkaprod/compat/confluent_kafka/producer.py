@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 from kafkaprod import Producer as Engine
 from kafkaprod import errors as ours
 from kafkaprod.compat.confluent_kafka.arguments import check_message, dotted, encoded, limit, pairs
-from kafkaprod.compat.confluent_kafka.backlog import Backlog
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception, theirs
 from kafkaprod.compat.confluent_kafka.metadata import METADATA_S, ClusterMetadata, cluster_metadata
@@ -22,6 +21,7 @@ from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events
 from kafkaprod.compat.confluent_kafka.statistics import PartitionCounts, Statistics
 from kafkaprod.text import plain_text, printable
 
+PARKED_BYTES: Final = 200  # of objects around a record that waits for its topic
 FLUSH_STEP_S: Final = 0.1  # how long flush() leaves callbacks unserved at most
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,6 @@ class Producer:
         with theirs():
             self._engine = Engine(settings.engine)
         self._is_transactional = self._engine.config.transactional_id is not None
-        self._backlog = Backlog(self._partition_count)
         statistics = None if counts is None else Statistics(self._engine, settings, self._events, counts)
         self._observer = Observer(self._engine, settings, self._events, statistics)
         for text in settings.ignored:
@@ -108,17 +107,9 @@ class Producer:
             delivery = Delivery(self._events, report, record, only_errors=self._settings.reports_only_errors)
         self._events.begin()
 
-        def send_later(error: BaseException | None) -> None:
-            try:
-                if error is not None:
-                    raise error
-                self._send(record, partition, timestamp, delivery)
-            except Exception as failure:
-                self._events.end()
-                self._report(failure, delivery, partition)
-
         # In a transaction the record must be sent before the transaction ends.
-        if not self._is_transactional and self._backlog.keep(topic, send_later):
+        if not self._is_transactional and self._engine.engine.must_park(topic):
+            _park(self, record, partition, timestamp, delivery)
             return
         try:
             self._send(record, partition, timestamp, delivery)
@@ -250,7 +241,7 @@ class Producer:
             remaining_s = deadline - time.monotonic()
             step_s = max(min(remaining_s, FLUSH_STEP_S), 0)
             self._flush_engine(step_s)
-            self._events.serve(step_s if self._backlog else 0)
+            self._events.serve(0)
             if remaining_s <= 0:
                 break
         return len(self._events)
@@ -330,8 +321,6 @@ class Producer:
             blocking: Has no effect: it takes no longer than a turn of the sender thread.
         """
         self._check_open()
-        if in_queue:
-            self._backlog.drop(KafkaException(KafkaError(CODES["_PURGE_QUEUE"])))
         with theirs():
             self._engine.purge(in_queue=in_queue, in_flight=in_flight)
 
@@ -372,6 +361,28 @@ class Producer:
         if not self._is_transactional:
             text = "The Transactional API requires transactional.id to be configured"
             raise KafkaException(KafkaError(CODES["_NOT_CONFIGURED"], text))
+
+
+def _park(
+    producer: Producer, record: tuple[str, Any, Any, Any], partition: int, timestamp: int, delivery: Delivery | None
+) -> None:
+    """Keep a record until its topic is known; the engine counts it, and delivers it at its end, too."""
+    topic, key, value, _ = record
+
+    def send() -> bool:
+        producer._send(record, partition, timestamp, delivery)
+        return True
+
+    def fail(error: BaseException) -> None:
+        producer._events.end()
+        producer._report(error, delivery, partition)
+
+    try:
+        size = PARKED_BYTES + len(key or b"") + len(value or b"")
+        producer._engine.engine.sender.parking.add(topic, None, size, send, fail)
+    except BaseException as error:
+        producer._events.end()
+        producer._refuse(error, delivery, partition)
 
 
 def _check_size(key: Any, value: Any, most: int) -> None:

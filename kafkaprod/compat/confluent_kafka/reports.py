@@ -6,6 +6,7 @@ this.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -16,10 +17,39 @@ from typing import Any, Final
 from kafkaprod import DeliveryFuture
 from kafkaprod.compat.confluent_kafka.error import record_error
 from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from kafkaprod.results import holders
 
 Report = Callable[..., object]
 Event = Callable[[], object]
 FOREVER_S: Final = threading.TIMEOUT_MAX
+
+
+class Unserved:
+    """The failures of records whose reports were not polled; how many are left is written when the program ends.
+
+    Attributes:
+        failures: One error for each.
+    """
+
+    def __init__(self) -> None:
+        self.failures: deque[Any] = deque()
+
+    def hand_over(self, timeout_s: float) -> None:
+        """Do nothing: the engines have the records themselves."""
+
+    def lost(self) -> str | None:
+        """Return how many there are, in a sentence."""
+        count = len(self.failures)
+        if not count:
+            return None
+        first = self.failures.popleft()
+        self.failures.clear()
+        records = "a record" if count == 1 else f"{count} records"
+        return f"confluent_kafka: {records} not delivered, and no poll() reported it; the first because: {first}"
+
+
+UNSERVED: Final = Unserved()
+holders.enter(UNSERVED)
 
 
 class Events:
@@ -133,4 +163,11 @@ class Delivery:
             latency=time.monotonic() - self._started,
         )
         report = self._report
-        self._events.add(lambda: report(reason, message))
+        UNSERVED.failures.append(reason)
+
+        def serve() -> None:
+            with contextlib.suppress(ValueError):
+                UNSERVED.failures.remove(reason)
+            report(reason, message)
+
+        self._events.add(serve)
