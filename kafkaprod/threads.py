@@ -45,7 +45,7 @@ def apart(call: Callable[[], Result]) -> Result:
     try:
         _thread.start_new_thread(run, ())
     except RuntimeError as error:
-        if "new thread" not in str(error):  # a signal handler's
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:  # raised by a signal handler
             raise
         return call()  # the system gives no more threads, or the program ends
     result: Result

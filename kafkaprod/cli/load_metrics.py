@@ -100,7 +100,6 @@ class MeteredProgress(Quiet):
             raise ConfigError(f"{place} cannot be used: {error}") from error
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """See attempt.Progress."""
         self._shown.on_block(record_count, byte_count, position)
         self._records.inc(record_count)
         self._bytes.inc(byte_count)
@@ -108,12 +107,10 @@ class MeteredProgress(Quiet):
             self._write()
 
     def on_bad(self) -> None:
-        """See attempt.Progress."""
         self._shown.on_bad()
         self._bad.inc()
 
     def on_retries(self, count: int) -> None:
-        """See attempt.Progress."""
         self._shown.on_retries(count)
         self._retries.set(count)
 

@@ -60,7 +60,6 @@ class LogLines(logging.Formatter):
         self._command = command
 
     def format(self, record: logging.LogRecord) -> str:
-        """See the base class."""
         return f"{self._command}: {printable(record.getMessage())}"
 
 

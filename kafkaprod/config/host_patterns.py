@@ -53,7 +53,6 @@ class Hosts:
     allowed = "host names, *.domain, IP addresses and networks such as 10.0.0.0/8, without ports"
 
     def parse(self, value: object) -> HostPatterns:
-        """See `Kind.parse`."""
         if isinstance(value, HostPatterns):
             return value
         items = value.split(",") if isinstance(value, str) else value
@@ -68,7 +67,6 @@ class Hosts:
         return HostPatterns(tuple(names), tuple(networks))
 
     def show(self, value: HostPatterns) -> str:
-        """See `Kind.show`."""
         names = (f"*{name}" if name.startswith(".") else name for name in value.names)
         return repr(",".join([*names, *map(str, value.networks)]))
 

@@ -31,7 +31,6 @@ class SecretSources:
     allowed = "none, or a list of env:NAME, env:PREFIX*, file:/PATH and file:/DIRECTORY/"
 
     def parse(self, value: object) -> tuple[str, ...]:
-        """See `Kind.parse`."""
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise ValueError(value)
@@ -43,7 +42,6 @@ class SecretSources:
         return kept
 
     def show(self, value: tuple[str, ...]) -> str:
-        """See `Kind.show`."""
         return repr(",".join(value) or _NONE)
 
 

@@ -210,7 +210,7 @@ class EngineHost:
 
 
 class Hosted:
-    """What has a host: a producer, which shows itself. Thread-safe."""
+    """Gives a producer its `repr`. Thread-safe."""
 
     _host: EngineHost
 

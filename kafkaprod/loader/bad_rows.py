@@ -42,20 +42,19 @@ class Nowhere:
     """Keeps nothing."""
 
     def rewind(self, position: int) -> None:
-        """See BadRowSink."""
+        pass
 
     def position(self) -> int:
-        """See BadRowSink."""
         return 0
 
     def sync(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
+        pass
 
     def close(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
+        pass
 
     def join(self, producer: Any) -> None:
-        """See BadRowSink."""
+        pass
 
 
 class Stop(Nowhere):
@@ -71,7 +70,6 @@ class Stop(Nowhere):
         self._can_resume = can_resume
 
     def put(self, row: BadRow) -> None:
-        """See BadRowSink."""
         before = "Rows before it are sent; " if row.row else ""
         how = "continue with the same command, --resume" if self._can_resume else "start over with the same command"
         raise LoadError(f"{row}; {_shown(row.data)}. {before}{how} and --on-error skip (or dead-letter=FILE)")
@@ -86,7 +84,6 @@ class Skip(Nowhere):
         self._show = show
 
     def put(self, row: BadRow) -> None:
-        """See BadRowSink."""
         self._show(f"left out: {row}")
 
 
@@ -124,18 +121,15 @@ class DeadLetterFile:
             self.rewind(length)
 
     def put(self, row: BadRow) -> None:
-        """See BadRowSink."""
         try:
             self._file.write(dead_letter(row))
         except OSError as error:
             raise self._cannot_be_written(error) from error
 
     def position(self) -> int:
-        """See BadRowSink."""
         return self._file.tell()
 
     def rewind(self, position: int) -> None:
-        """See BadRowSink."""
         try:
             self._file.flush()
             self._file.truncate(min(position, os.path.getsize(self._path)))
@@ -144,7 +138,6 @@ class DeadLetterFile:
             raise self._cannot_be_written(error) from error
 
     def sync(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -152,7 +145,6 @@ class DeadLetterFile:
             raise self._cannot_be_written(error) from error
 
     def close(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
         try:
             self._file.close()
         except OSError as error:  # of a full disk: what is not written yet is tried again
@@ -186,29 +178,24 @@ class DeadLetterTopic:
         self._topic = topic
 
     def put(self, row: BadRow) -> None:
-        """See BadRowSink."""
         headers = [("source", row.source.encode()), ("row", b"%d" % (row.row + 1)), ("reason", row.reason.encode())]
         self._producer.send(self._topic, row.data, headers=headers)
 
     def position(self) -> int:
-        """See BadRowSink."""
         return 0
 
     def rewind(self, position: int) -> None:
         """Do nothing: what is in the topic stays there, or its transaction is aborted."""
 
     def sync(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
         if self._is_own:  # else the commit waits for it
             self._producer.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """See BadRowSink."""
         if self._is_own:
             self._producer.close(timeout_s)
 
     def join(self, producer: Any) -> None:
-        """See BadRowSink."""
         if not self._is_own:
             self._producer = producer
 

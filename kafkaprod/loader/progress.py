@@ -22,13 +22,13 @@ class Quiet:
     """Shows nothing."""
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """See attempt.Progress."""
+        pass
 
     def on_bad(self) -> None:
-        """See attempt.Progress."""
+        pass
 
     def on_retries(self, count: int) -> None:
-        """See attempt.Progress."""
+        pass
 
     def show(self, text: str) -> None:
         """Print a line on stderr."""
@@ -61,7 +61,6 @@ class ProgressLines(Quiet):
         self._start_share = self.done_share() or 0.0
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:
-        """See attempt.Progress."""
         self.records += record_count
         self.bytes += byte_count
         self._position = position
@@ -71,11 +70,9 @@ class ProgressLines(Quiet):
             self._show(now_s)
 
     def on_bad(self) -> None:
-        """See attempt.Progress."""
         self.bad += 1
 
     def on_retries(self, count: int) -> None:
-        """See attempt.Progress."""
         self.retries = count
 
     _interval_s = LINE_EVERY_S

@@ -123,9 +123,7 @@ class TablePlan:
         if self.topic is None and self.topic_column is None:
             raise InvalidRecordError("send_table needs a topic, or topic_column with the name of a column that has it")
         if self.columns is not None and (isinstance(self.columns, str) or self.value != JSON):
-            raise InvalidRecordError(
-                f"columns={self.columns!r} must be a list of names, and goes with value='json' only"
-            )
+            raise InvalidRecordError(f"columns={self.columns!r} must be a list of names, and needs value='json'")
 
     def parts(self, batch: ArrowBatch, now_ms: int) -> Iterator[Part]:
         """Yield the batch's rows as parts, every row once. Raises InvalidRecordError naming the column."""

@@ -60,11 +60,9 @@ class ByteRows:
         self.row_count = row_count
 
     def text(self, name: str) -> Column:
-        """See Rows."""
         return self._columns[name]
 
     def times(self, name: str) -> None:
-        """See Rows."""
         return
 
 

@@ -10,7 +10,6 @@ def main() -> None:
     rooms = counts.rooms()
     up = sorted(counts.arrows_up())
     groups = counts.circles(counts.imports())
-    classes = counts.long_classes(counts.CLASS_LINES)
     privates = counts.foreign_privates(counts.PACKAGE / "aio.py")
     packages = maps.packages()
     up_inside = [f"{package}: {a} -> {b}" for package in packages for a, b in sorted(maps.arrows_up(package))]
@@ -27,7 +26,6 @@ def main() -> None:
         ("circles inside rooms, at all depths", len(circles_inside), "0", circles_inside),
         ("rooms whose map lacks a module", len(unnamed), "0", unnamed),
         ("import and cimport circles", len(groups), "0", [" ".join(group) for group in groups]),
-        (f"classes over {counts.CLASS_LINES} lines", len(classes), "0", [f"{name}: {n}" for name, n in classes]),
         ("privates of others used in aio.py", len(privates), "0", privates),
     ]
     for title, figure, limit, details in rows:

@@ -8,7 +8,6 @@ one layer. Inside a room `maps` looks: at the order of its modules, which its do
 from __future__ import annotations
 
 import ast
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,7 +19,6 @@ from tests.architecture.core_sources import ROOT, imported_modules
 PACKAGE = ROOT / "kafkaprod"
 SUFFIXES = (".py", ".pyx", ".pxd")
 MOST_ROOMS = 28
-CLASS_LINES = 350
 
 Graph = dict[str, set[str]]
 
@@ -94,30 +92,6 @@ def arrows_up() -> set[tuple[str, str]]:
     }
 
 
-def long_classes(limit: int) -> list[tuple[str, int]]:
-    """Classes of more than `limit` lines, compiled ones too: where they are, and their length."""
-    found = []
-    for path in product_files(".py", ".pyx"):
-        lengths = _class_lengths(path.read_text()) if path.suffix == ".py" else compiled_class_lengths(path.read_text())
-        found += [(f"{path.relative_to(ROOT)}:{name}", length) for name, length in lengths if length > limit]
-    return sorted(found, key=lambda row: -row[1])
-
-
-def compiled_class_lengths(source: str) -> list[tuple[str, int]]:
-    """The classes of a .pyx file: each ends with its last indented line."""
-    found = []
-    name, first, last = "", 0, 0
-    for number, line in enumerate([*source.splitlines(), "end"]):
-        if name and line[:1].strip():
-            found.append((name, last - first + 1))
-            name = ""
-        if match := re.match(r"(?:cdef )?class (\w+)", line):
-            name, first = match[1], number
-        if line.strip():
-            last = number
-    return found
-
-
 def foreign_privates(path: Path) -> list[str]:
     """Uses of `x._name` where x is not self or cls: a module that reaches into another object's privates."""
     found = []
@@ -127,11 +101,6 @@ def foreign_privates(path: Path) -> list[str]:
             if not (isinstance(owner, ast.Name) and owner.id in {"self", "cls"}):
                 found.append(f"{path.name}:{node.lineno} .{node.attr}")
     return found
-
-
-def _class_lengths(source: str) -> list[tuple[str, int]]:
-    classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
-    return [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in classes]
 
 
 def _python_imports(path: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""Functions and files stay as short as CONTRIBUTING.md says; test_counts.py holds classes."""
+"""Functions and files stay as short as CONTRIBUTING.md says."""
 
 from __future__ import annotations
 

@@ -49,6 +49,9 @@ CODES = re.compile(
 # "client: Of the cluster": of what? An entry, an attribute's text or a comment needs a subject.
 WITHOUT_SUBJECT = re.compile(r'^\s*(?:[a-z_]\w*(?:, [a-z_]\w*)*: |""")(?:Of|of)\b.*|^\s*# Of\b.*', re.MULTILINE)
 
+# A method that overrides one with a docstring needs none.
+SAYS_NOTHING = re.compile(r'^        """(?:See (?:the (?:base )?class|`?[\w.]+`?)|Return None)\."""$', re.MULTILINE)
+
 
 def texts() -> Iterator[Path]:
     """Everything that readers of the package see: sources, documentation, the pages in the root."""
@@ -77,6 +80,12 @@ def test_error_codes_have_names_in_texts() -> None:
 
 def test_texts_of_fields_have_a_subject() -> None:
     assert findings(WITHOUT_SUBJECT) == []
+
+
+def test_docstrings_of_methods_say_something() -> None:
+    assert findings(SAYS_NOTHING) == []
+    assert SAYS_NOTHING.search('    def size(self) -> int:\n        """See `PartitionLog`."""\n        return 0\n')
+    assert not SAYS_NOTHING.search('class A:\n    """See the module docstring."""\n')
 
 
 def test_a_phrase_is_found_over_a_line_end_and_a_comment_sign() -> None:

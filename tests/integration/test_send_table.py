@@ -171,7 +171,7 @@ def test_what_cannot_be_sent_is_named_and_what_was_queued_is_told(embedded_broke
             ({"value": "nope"}, "value='nope': no such column; the table has 'json', 'value'"),
             ({"value": "json"}, "the table has a column 'json' too"),
             ({"key": 7}, "key must be the name of a column, bytes for every row or None, not 7"),
-            ({"columns": ["value"]}, "goes with value='json' only"),
+            ({"columns": ["value"]}, "needs value='json'"),
         ):
             with pytest.raises(InvalidRecordError, match=message):
                 producer.send_table("table-bad", {"json": ["{}"], "value": ["v"]}, **arguments)  # type: ignore[arg-type]

@@ -86,22 +86,27 @@ def test_an_exception_ends_the_wait_for_a_call_apart_and_not_the_call() -> None:
     assert has_ended.wait(20)
 
 
-def test_a_call_apart_runs_in_place_where_the_system_gives_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
+def test_a_call_apart_runs_in_place_where_the_system_gives_no_thread() -> None:
+    before = threading.stack_size(1 << 50)  # more than there is to address
+    try:
+        with pytest.raises(RuntimeError):
+            _thread.start_new_thread(threading.get_ident, ())
+        assert apart(threading.get_ident) == threading.get_ident()
+    finally:
+        threading.stack_size(before)
 
-    monkeypatch.setattr(_thread, "start_new_thread", refuse)
-    assert apart(threading.get_ident) == threading.get_ident()
 
-
-def test_an_error_of_a_signal_handler_is_not_taken_for_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("text", ["the time limit of the task is over", "can't start new thread"])
+def test_an_error_of_a_signal_handler_is_not_taken_for_a_lack_of_threads(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     calls: list[int] = []
 
     def interrupted(*_: object) -> None:
-        raise RuntimeError("the time limit of the task is over")
+        raise RuntimeError(text)
 
     monkeypatch.setattr(_thread, "start_new_thread", interrupted)
-    with pytest.raises(RuntimeError, match="time limit"):
+    with pytest.raises(RuntimeError, match=text):
         apart(lambda: calls.append(1))
     assert not calls
 

@@ -39,8 +39,7 @@ RunLater = Callable[[Callable[[], None], Callable[[], None]], None]
 class RunControl(Protocol):
     """Runs a call on the control thread, after those before it, and then another one in the event loop, if given."""
 
-    def __call__(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
-        """See the class."""
+    def __call__(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None: ...
 
 
 class Threads(Protocol):

@@ -125,7 +125,6 @@ class Alone(Standing):
         """Do nothing: there are no links."""
 
     def next_deadline_ms(self) -> int | None:
-        """Return None."""
         return None
 
     def shut_down(self) -> None:

@@ -94,11 +94,9 @@ class Clustered(Standing):
         """Do nothing: the first `pump` registers."""
 
     def pump(self) -> None:
-        """See `ClusterMember`."""
         self.member.pump()
 
     def next_deadline_ms(self) -> int | None:
-        """See `ClusterMember`."""
         return self.member.next_deadline_ms()
 
     def shut_down(self) -> None:
@@ -113,23 +111,19 @@ class Clustered(Standing):
         """Do nothing: the controller has the metadata log."""
 
     def receive_slice(self, request: ReplicateMetadataRequest) -> ReplicateMetadataResponse:
-        """See `ClusterMember`."""
         return self.member.receive_slice(request)
 
     def fetch_by_follower(self, body: FetchRequest) -> Outcome:
-        """See `FollowerFetches`."""
         return self.member.follower_fetches.handle(body)
 
     # -- coordinators --------------------------------------------------------------------------------------------------
 
     def refusal(self, coordinator: Coordinator) -> ErrorCode:
-        """See `Coordination`."""
         return self.member.coordination.refusal(coordinator)
 
     def after_replicas(
         self, coordinator: Coordinator, refuse: Refuse, receiver: Callable[[Ready], None]
     ) -> Callable[[Ready], None]:
-        """See `Coordination`."""
         return self.member.coordination.after_replicas(coordinator, refuse, receiver)
 
     def find_coordinator(self, topic: str, endpoint: Endpoint | None) -> tuple[int, str, int] | None:

@@ -56,17 +56,14 @@ class ReplicatedCoordinatorLog:
 
     @property
     def log_start_offset(self) -> int:
-        """See `PartitionLog`."""
         return self._log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """See `PartitionLog`."""
         return self._log.log_end_offset
 
     @property
     def size_bytes(self) -> int:
-        """See `PartitionLog`."""
         return self._log.size_bytes
 
     @property
@@ -75,7 +72,6 @@ class ReplicatedCoordinatorLog:
         return self._replica.is_leader and self._replica.leader_epoch == self.latest_epoch
 
     def read(self, offset: int, max_bytes: int, upper_bound: int | None = None) -> ReadResult:
-        """See `PartitionLog`."""
         return self._log.read(offset, max_bytes, upper_bound)
 
     def append_internal(

@@ -1,4 +1,5 @@
-"""A broker's standing in its cluster: whatever a broker alone does by itself, and others of a cluster do together.
+"""A broker's standing in its cluster: what a broker alone decides by itself, and brokers of a cluster ask each
+other for.
 
 A broker alone is a cluster of one. `alone.Alone` answers at once, from its own controller, logs and coordinators;
 `clustered.Clustered` asks the controller, the leaders and the coordinators. Handlers use this interface, and do not ask

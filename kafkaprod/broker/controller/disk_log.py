@@ -68,7 +68,8 @@ class PartitionOfMetadata:
     """See the module docstring.
 
     Attributes:
-        snapshot: What the log had before its first batch, None for a whole log; to be dropped once it was used.
+        snapshot: What the log had before its first batch, None for a whole log; dropped by the owner after it
+            has been read.
     """
 
     def __init__(

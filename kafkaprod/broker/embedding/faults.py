@@ -147,14 +147,11 @@ class RemoteFaults:
     def on(
         self, api: ApiKey | str, fault: Fault, *, times: int | None = None, rate: float = 1.0, seed: int | None = None
     ) -> None:
-        """See `FaultScript.on`."""
         rule = {"api": int(check_rule(api, fault, times, rate, seed)), "kind": fault.kind.value, "value": fault.value}
         self._command({"command": "on", **rule, "times": times, "rate": rate, "seed": seed})
 
     def clear(self) -> None:
-        """See `FaultScript.clear`."""
         self._command({"command": "clear"})
 
     def fired_count(self, api: ApiKey | str) -> int:
-        """See `FaultScript.fired_count`."""
         return int(self._command({"command": "fired_count", "api": int(arguments.api_key("api", api))})["count"])

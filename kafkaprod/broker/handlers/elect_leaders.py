@@ -1,8 +1,7 @@
-"""ElectLeaders (43): the controller answers.
+"""ElectLeaders (43), answered by the controller.
 
-A broker alone leads all partitions already: ELECTION_NOT_NEEDED for those that are named.
-
-Where no partitions are named, those that need no election are left out of the answer, as Kafka does.
+ELECTION_NOT_NEEDED where the leader is the preferred one, as at a broker alone; unnamed partitions that need no
+election are left out, as in Kafka.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class FetchSessions:
                 self._on_awake(key, session.follower, session.fetched_ms)
 
     def _new_id(self, now_ms: int) -> int:
-        """Return an id that no session of this process has had, and hardly one of an earlier process."""
+        """Return an id new to this process; one of an earlier process may repeat it by chance."""
         self._last_id = max(self._last_id + 1, now_ms % _LAST_ID)
         return self._last_id
 

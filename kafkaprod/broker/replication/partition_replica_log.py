@@ -73,22 +73,18 @@ class PartitionReplicaLog:
 
     @property
     def epochs(self) -> EpochTable:
-        """See `ReplicaLog`."""
         return _Epochs(self.log)
 
     @property
     def log_start_offset(self) -> int:
-        """See `ReplicaLog`."""
         return self.log.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """See `ReplicaLog`."""
         return self.log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """See `ReplicaLog`."""
         return self.log.high_watermark
 
     @high_watermark.setter
@@ -96,11 +92,9 @@ class PartitionReplicaLog:
         self.log.update_high_watermark(offset)
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """See `ReplicaLog`."""
         self.log.begin_leader_epoch(epoch)
 
     def append_replicated(self, batch: ReplicaBatch) -> None:
-        """See `ReplicaLog`."""
         if not isinstance(batch, FetchedBatch):
             raise IllegalStateError(f"{type(batch).__name__} does not come from a leader")
         self.log.append_replicated(batch.data)
@@ -113,13 +107,10 @@ class PartitionReplicaLog:
         return (ReadBatches(offset, result.end_offset, -1, result.records),)
 
     def truncate_to(self, end_offset: int) -> None:
-        """See `ReplicaLog`."""
         self.log.truncate_to(end_offset)
 
     def restart_at(self, offset: int) -> None:
-        """See `ReplicaLog`."""
         self.log.restart_at(offset)
 
     def raise_log_start(self, offset: int) -> None:
-        """See `ReplicaLog`."""
         self.log.follow_log_start(offset)

@@ -33,7 +33,6 @@ class NotedReads(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See io.RawIOBase."""
         data: bytes = self._stream.read(size)
         self._is_short = self._is_short or (size is not None and len(data) < size)
         return data

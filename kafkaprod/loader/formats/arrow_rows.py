@@ -133,7 +133,6 @@ class ArrowRows:
         return self._shown.column(name)
 
     def times(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
-        """See Rows."""
         import pyarrow as pa
 
         array, status = self._batch.column(name), TEXT_NUMBER

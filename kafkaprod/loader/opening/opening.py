@@ -52,11 +52,9 @@ class WholeInput(io.RawIOBase):
         return self._source.compression == "none" and bool(self._stream.seekable())
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """See io.RawIOBase."""
         return int(self._stream.seek(offset, whence))
 
     def tell(self) -> int:
-        """See io.RawIOBase."""
         return int(self._stream.tell())
 
     def readinto(self, room: Any) -> int:

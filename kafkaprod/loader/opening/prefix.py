@@ -125,7 +125,6 @@ class Content:
         return self._last
 
     def value(self, *, is_end: bool = False) -> tuple[int, str]:
-        """See Prefix."""
         return self._prefix.value(is_end=is_end)
 
     def expect(self, count: int, digest: str) -> None:

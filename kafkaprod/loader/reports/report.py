@@ -57,7 +57,7 @@ class LoadReport:
     oldest_ms: int | None = None
 
     def note(self, block: RowBlock) -> None:
-        """Keep of rows that are sent whether they have keys, and how old they are."""
+        """Note, of the rows that are sent, which have keys and how old the oldest is."""
         if not block.row_count:
             return
         self.has_keys = self.has_keys or block.has_keys()

@@ -32,7 +32,6 @@ class EndTxnRequest(Request, api=ApiKey.END_TXN, versions=(0, 5), flexible_from=
     committed: bool = field(BOOL)  # true commits, false aborts
 
     def quick_body(self, version: int) -> bytes | None:
-        """See `Request`."""
         start, end = _around(self.transactional_id, version)
         return start + _REQUEST_FIELDS.pack(self.producer_id, self.producer_epoch, self.committed) + end
 
@@ -47,7 +46,6 @@ class EndTxnResponse(Response, api=ApiKey.END_TXN, versions=(0, 5), flexible_fro
 
     @classmethod
     def read_quick(cls, body: memoryview, version: int) -> Self | None:
-        """See `Response`."""
         if version != 5 or len(body) != _PLAIN_ANSWER.size:
             return None
         answer = cls.__new__(cls)

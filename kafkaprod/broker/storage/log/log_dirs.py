@@ -128,7 +128,6 @@ class LogDirs:
         return bool(self._unopened) and self._directory_of(topic_partition) is None
 
     def saved_high_watermark(self, topic_partition: TopicPartition) -> int:
-        """See `LogDir`."""
         return (self._directory_of(topic_partition) or self.first).saved_high_watermark(topic_partition)
 
     def create(
@@ -230,19 +229,16 @@ class LogDirs:
             directory.delete(topic_partition)
 
     def set_aside(self, topic_partition: TopicPartition) -> None:
-        """See `LogDir.set_aside`."""
         for directory in self._directories:
             directory.set_aside(topic_partition)
 
     # -- from time to time ---------------------------------------------------------------------------------------------
 
     def flush_due(self) -> None:
-        """See `LogDir.flush_due`."""
         for directory in self.online:
             directory.flush_due()
 
     def apply_retention(self) -> int:
-        """See `LogDir.apply_retention`."""
         return sum(directory.apply_retention() for directory in self.online)
 
     def compact(self, should_stop: Callable[[], bool]) -> int:
@@ -250,12 +246,10 @@ class LogDirs:
         return sum(directory.compact(should_stop, self._moves.keys) for directory in self.online)
 
     def checkpoint(self) -> None:
-        """See `LogDir.checkpoint`."""
         for directory in self.online:
             directory.checkpoint()
 
     def purge_deleted(self) -> None:
-        """See `LogDir.purge_deleted`."""
         for directory in self.online:
             directory.purge_deleted()
 
@@ -317,7 +311,6 @@ class LogDirs:
         return ErrorCode.NONE
 
     def step(self, max_bytes: int) -> int:
-        """See `ReplicaMoves.step`."""
         return self._moves.step(max_bytes)
 
     # -- inside --------------------------------------------------------------------------------------------------------

@@ -87,15 +87,12 @@ class DiskImage:
         self._directory = directory
 
     def sizes(self) -> dict[str, int]:
-        """See `DirectoryImage.sizes`."""
         return list_files(self._directory)
 
     def read(self, name: str) -> BytesLike:
-        """See `DirectoryImage.read`."""
         return read_file(os.path.join(self._directory, name))
 
     def read_log(self, name: str) -> SegmentBytes:
-        """See `DirectoryImage.read_log`."""
         return FileBytes(open_for_read(os.path.join(self._directory, name)))
 
 
