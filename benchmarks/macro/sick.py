@@ -13,8 +13,8 @@ the topic that holds their states has one replica, as all topics here: a transac
 coordinated by it, waits for it with any client.
 
 Three faults are of brokers that are slow and not sick, and all records count: the answers of one broker come 50 to
-500 ms late (`late`), 3 % of all brokers' answers come 210 ms late, as where one packet was lost (`lossy`), each broker is
-stopped for 200 ms every 2 s (`pauses`). A proxy stands before each broker then.
+500 ms late (`late`), 3 % of all brokers' answers come 210 ms late, as where one packet was lost (`lossy`), each broker
+is stopped for 200 ms every 2 s (`pauses`). A proxy stands before each broker then.
 
 With `--kafka` the brokers are Apache Kafka's (KRaft, one replica a partition), of the version that the tests take.
 
