@@ -57,11 +57,10 @@ def broker(server: EmbeddedBroker, outcome: str) -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def options(broker: EmbeddedBroker, outcome: str) -> dict[str, Any]:
     servers = f"127.0.0.1:{free_ports(1)[0]}" if outcome == "unreachable" else broker.bootstrap_servers
-    limits = {
-        "request_timeout_ms": 100,
-        "delivery_timeout_ms": 150,
-        "max_block_ms": 20 if outcome == "unreachable" else 10_000,
-    }
+    # Short ones only where they have to pass: a busy machine must not make another outcome of the one that is meant.
+    limits = {"request_timeout_ms": 100, "delivery_timeout_ms": 150} if outcome in ("expired", "unreachable") else {}
+    if outcome == "unreachable":
+        limits["max_block_ms"] = 20
     return {"bootstrap_servers": servers, "linger_ms": 0, **limits}
 
 
@@ -225,7 +224,7 @@ def test_no_call_of_a_task_keeps_its_callers_variables(
 
 @pytest.mark.parametrize("outcome", ["refused"], indirect=True)
 def test_each_look_at_a_record_of_a_failed_batch_has_a_traceback_of_its_own(options: dict[str, Any]) -> None:
-    with Producer(options | {"linger_ms": 20}) as producer:
+    with Producer({**options, "linger_ms": 20}) as producer:
         futures = [producer.send("t", b"x") for _ in range(300)]
         lengths, errors = set(), []
         for future in futures:
