@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.net.known_nodes import check_broker_id
 from kafkaprod.protocol.error_codes import describe, error_for
 from kafkaprod.protocol.messages.find_coordinator import FindCoordinatorRequest
 
@@ -27,6 +28,7 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
 
     Raises:
         AuthorizationError, BrokerError: As the broker answered.
+        CorruptDataError: It named a broker with a negative id.
     """
     request = FindCoordinatorRequest(key=key, key_type=kind)
     client.metadata([])
@@ -38,4 +40,5 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
         answer = client.ask(request, None, _VERSION)
     if answer.error_code:
         raise error_for(answer.error_code, f"coordinator of {_KINDS[kind]} {key!r}")
+    check_broker_id(answer.node_id)
     return int(answer.node_id)

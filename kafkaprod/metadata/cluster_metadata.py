@@ -281,6 +281,11 @@ class Metadata:
             raise error_for(response.error_code, api="METADATA")
         if not response.brokers:
             raise CorruptDataError("metadata response without brokers")
+        for broker in response.brokers:
+            if broker.node_id < 0:
+                raise CorruptDataError(
+                    f"metadata response names a broker with the id {broker.node_id}, which is negative"
+                )
         expected = self._cluster_id if self._keeps_cluster else self.snapshot.cluster_id
         if expected is not None and response.cluster_id not in (expected, None):
             # Without nodes the client has just started over: another bootstrap server may lead to the right cluster.
@@ -382,7 +387,9 @@ class Metadata:
 
     def _add_nodes(self, endpoints: Iterable[BrokerAddress]) -> None:
         received = {
-            each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack) for each in endpoints
+            each.node_id: Node(each.node_id, printable(each.host, 255), each.port, each.rack)
+            for each in endpoints
+            if each.node_id >= 0
         }
         if not received.items() <= self.snapshot.nodes.items():
             self.snapshot = self.snapshot._replace(nodes={**self.snapshot.nodes, **received})

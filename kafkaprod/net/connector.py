@@ -71,6 +71,7 @@ class Connector:
             self._finished,
             setup_timeout_ms=self._setup_timeout.delay_ms(state.failure_count, self._random),
             identity=self._identity(state),
+            is_bootstrap=state.is_bootstrap,
         )
         state.connection, state.was_ready, state.is_steady = connection, False, False
         connection.start(now_ms)
@@ -78,7 +79,7 @@ class Connector:
 
     def _identity(self, state: NodeState) -> tuple[str, int] | None:
         """Return the identity the broker must have; None if it does not check, which saves a round trip."""
-        if self.cluster_id is None or state.node.node_id < 0 or not state.checks_identity:
+        if self.cluster_id is None or state.is_bootstrap or not state.checks_identity:
             return None
         return self.cluster_id, state.node.node_id
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from kafkaprod.errors import AuthenticationError, BootstrapError, ConnectionLostError, KafkaError
+from kafkaprod.errors import AuthenticationError, BootstrapError, ConnectionLostError, CorruptDataError, KafkaError
 from kafkaprod.metrics.sums import NodeCounters
 from kafkaprod.net.node import NodeConnection
 from kafkaprod.net.node_state import ConnectionFailure, NodeState
 from kafkaprod.structs import Node
+
+
+def check_broker_id(node_id: int) -> None:
+    """Refuse a broker id that an answer may not have.
+
+    Raises:
+        CorruptDataError: It is negative.
+    """
+    if node_id < 0:
+        raise CorruptDataError(f"an answer names a broker with the id {node_id}, which is negative")
 
 
 class KnownNodes:
@@ -43,7 +53,7 @@ class KnownNodes:
     def set_bootstrap(self, servers: Iterable[tuple[str, int]]) -> None:
         """Take the bootstrap servers as nodes -1, -2, ..."""
         self._bootstrap = {-index: Node(-index, host, port) for index, (host, port) in enumerate(servers, 1)}
-        self.update(self._bootstrap)
+        self._update(self._bootstrap, are_bootstrap=True)
 
     def start_over(self, now_ms: int) -> None:
         """Close all connections and return to the bootstrap servers.
@@ -56,13 +66,21 @@ class KnownNodes:
         self.started_over_ms = now_ms
         self.states.clear()
         self._retired = {}
-        self.update(self._bootstrap)
+        self._update(self._bootstrap, are_bootstrap=True)
 
     def update(self, nodes: Mapping[int, Node]) -> None:
         """Take the brokers of new cluster metadata.
 
         A broker that moved to another host or port is another broker: its connection is closed at once.
+
+        Raises:
+            CorruptDataError: One has a negative id, as bootstrap servers have here; nothing has changed.
         """
+        for node_id in nodes:
+            check_broker_id(node_id)
+        self._update(nodes, are_bootstrap=False)
+
+    def _update(self, nodes: Mapping[int, Node], *, are_bootstrap: bool) -> None:
         known = {**self._retired, **self.states}
         self.states.clear()  # the pool has the same mapping
         for node_id, node in nodes.items():
@@ -73,6 +91,7 @@ class KnownNodes:
             if state is None:
                 state = self._failing_at(node) or NodeState(node, self.metrics.setdefault(node_id, NodeCounters()))
             state.node = node  # the rack may differ
+            state.is_bootstrap = are_bootstrap
             self._retired.pop(node_id, None)
             self.states[node_id] = state
         for state in known.values():
@@ -94,7 +113,12 @@ class KnownNodes:
         return any(state.last_attempt_ms < self.started_over_ms for state in self.states.values())
 
     def add(self, node: Node) -> None:
-        """Add a broker that is not in the metadata yet, until the next metadata; ignored if its id is known."""
+        """Add a broker that is not in the metadata yet, until the next metadata; ignored if its id is known.
+
+        Raises:
+            CorruptDataError: Its id is negative.
+        """
+        check_broker_id(node.node_id)
         if node.node_id in self.states:
             return
         state = self._retired.pop(node.node_id, None)

@@ -79,6 +79,7 @@ class NodeConnection(Channel):
         finished: The list to which ended requests are appended; shared by all connections, too.
         setup_timeout_ms: Bound of an address's attempt, and of the handshake; HURRIED_MS while others are left.
         identity: (cluster id, node id) the broker must have (KIP-1242); None: not checked.
+        is_bootstrap: Whether the address is the user's own choice, which `allowed_brokers` does not bound.
 
     Attributes:
         stage: Its progress.
@@ -102,6 +103,7 @@ class NodeConnection(Channel):
         *,
         setup_timeout_ms: int,
         identity: tuple[str, int] | None = None,
+        is_bootstrap: bool = False,
     ) -> None:
         self.node = node
         self.stage = ConnectionStage.RESOLVE
@@ -114,8 +116,9 @@ class NodeConnection(Channel):
         self._receive_buffer = receive_buffer
         self._setup_timeout_ms = setup_timeout_ms
         self._setup_deadline_ms = 0
-        # The bootstrap servers, whose ids are negative, are the user's own choice.
-        self._allowed = settings.options.allowed_brokers if node.node_id >= 0 else HostPatterns()
+        self._is_bootstrap = is_bootstrap
+        # The bootstrap servers are the user's own choice.
+        self._allowed = HostPatterns() if is_bootstrap else settings.options.allowed_brokers
         self._addresses: deque[Address] = deque()
         self._address: Address | None = None
         self._hurried: set[Address] = set()  # had HURRIED_MS, and get another try when all others had theirs
@@ -277,7 +280,7 @@ class NodeConnection(Channel):
 
     def _advertised_hint(self) -> str:
         """Return advice about an address that the cluster gave and that was never of use."""
-        if self.node.node_id < 0 or self._metrics.responses_received:
+        if self._is_bootstrap or self._metrics.responses_received:
             return ""
         return f" ({ADVERTISED_HINT})"
 

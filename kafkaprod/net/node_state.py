@@ -61,6 +61,7 @@ class NodeState(Link):
     """A broker as the pool sees it; outlives its connections. See also `Link`.
 
     Attributes:
+        is_bootstrap: Whether it is one of the user's bootstrap servers, and no broker that an answer has named.
         was_ready: Whether `connection` has been ready.
         checks_identity: Whether the broker may check its cluster and node id: true until its versions exclude it.
         failure_count: Failed connections since it last answered a request.
@@ -75,6 +76,7 @@ class NodeState(Link):
     def __init__(self, node: Node, metrics: NodeCounters) -> None:
         self.node = node
         self.metrics = metrics
+        self.is_bootstrap = False
         self.was_ready = False
         self.checks_identity = True
         self.failure_count = 0

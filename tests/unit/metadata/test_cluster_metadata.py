@@ -652,6 +652,24 @@ def test_answer_of_another_cluster_is_refused_until_starting_over(
     assert warnings == ["the cluster is 'other' now, it was 'cluster'"]
 
 
+@pytest.mark.parametrize("node_id", [-1, -3, -(2**31)])
+def test_answer_that_names_a_broker_with_a_negative_id_is_refused(node_id: int) -> None:
+    metadata = knowing(topic("a"))
+    before = metadata.snapshot
+    metadata.request_update()
+    metadata.make_request(100)
+    error = metadata.on_response(answer(topic("a"), nodes=(1, node_id)), VERSION, 100)
+    assert f"a broker with the id {node_id}, which is negative" in str(error)
+    assert metadata.snapshot == before
+
+
+def test_hint_with_a_negative_id_adds_no_broker() -> None:
+    metadata = knowing(topic("a"))
+    before = metadata.snapshot
+    metadata.on_leader_hint("a", 0, -3, 9, [endpoint(-3)])
+    assert metadata.snapshot == before
+
+
 def test_snapshots_are_replaced_and_never_changed() -> None:
     metadata = knowing(topic("a", [1]))
     before = metadata.snapshot

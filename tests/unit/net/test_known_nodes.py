@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from kafkaprod.errors import ConnectionLostError, KafkaError
+from kafkaprod.errors import ConnectionLostError, CorruptDataError, KafkaError
 from kafkaprod.net.known_nodes import KnownNodes
 from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.node_state import ConnectionFailure, NodeState, least_loaded
@@ -105,3 +105,25 @@ class Ready:
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         return self.in_flight_count < max_in_flight
+
+
+@pytest.mark.parametrize("node_id", [-1, -2, -3, -(2**31)])
+def test_broker_with_a_negative_id_is_refused_and_changes_nothing(node_id: int) -> None:
+    found = known(1, 2)
+    before = dict(found.states)
+    with pytest.raises(CorruptDataError, match=rf"a broker with the id {node_id}, which is negative"):
+        found.update({1: Node(1, "h1", 9092), node_id: Node(node_id, "evil", 9092)})
+    with pytest.raises(CorruptDataError, match="negative"):
+        found.add(Node(node_id, "evil", 9092))
+    assert found.states == before
+
+
+def test_only_bootstrap_servers_are_the_choice_of_the_user() -> None:
+    found = known()
+    found.start_over(0)
+    assert [(state.node.host, state.is_bootstrap) for state in found.states.values()] == [("b", True)]
+    found.update(nodes(1, 2))
+    found.add(Node(3, "h3", 9092))
+    assert not any(state.is_bootstrap for state in found.states.values())
+    found.start_over(1)
+    assert all(state.is_bootstrap for state in found.states.values())
