@@ -41,7 +41,7 @@ BUDGETS: Final = {
     "compat": 3290,
     "compression": 360,
     "config": 2950,
-    "engine": 4720,
+    "engine": 4760,
     "hooks": 780,
     "intake": 640,
     "loader": 1390,
