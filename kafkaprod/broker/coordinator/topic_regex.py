@@ -13,6 +13,7 @@ from typing import Final
 
 _MAX_MEMORY_BYTES: Final = 1 << 20
 """What one pattern may take when it is compiled and matched; a larger one is refused."""
+MAX_PATTERN_LENGTH: Final = 8_192
 _MAX_MATCHING_S: Final = 0.1
 """CPU time of a pattern over all names there are: the dearest takes 30 ms for a name of 1,000 characters."""
 
@@ -31,6 +32,10 @@ class TopicRegex:
             ValueError: The pattern is invalid, too large, or uses what RE2 does not have, or the package is missing;
                 the message says what.
         """
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise ValueError(
+                f"a regular expression of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}: {pattern[:40]!r}..."
+            )
         try:
             re2 = import_module("re2")
         except ImportError:
@@ -41,6 +46,7 @@ class TopicRegex:
         options = re2.Options()
         options.max_mem = max_memory_bytes
         options.log_errors = False
+        options.never_capture = True  # max_mem does not bound captures, whose memory grows with their square
         try:
             self._pattern = pattern
             self._regex = re2.compile(pattern, options)

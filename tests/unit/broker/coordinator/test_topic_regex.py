@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import resource
 import sys
 import time
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaprod.broker.coordinator.topic_regex import TopicRegex
+from kafkaprod.broker.coordinator.topic_regex import MAX_PATTERN_LENGTH, TopicRegex
 
 ATOMS = st.sampled_from(["a", "b", ".", r"\.", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\W", r"\b", "_", "^", "$", ""])
 patterns = st.recursive(
@@ -73,3 +74,16 @@ def test_a_pattern_that_takes_long_over_many_names_is_refused() -> None:
         regex.matching(names)
     assert time.thread_time() - began_s < 0.5
     assert TopicRegex("a.*").matching(["ab", "b"]) == {"ab"}
+
+
+def test_groups_take_no_memory_of_their_own() -> None:
+    pattern = "(" * 4_000 + "a*" + ")" * 4_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert TopicRegex(pattern).matching(["aaa", "b"]) == {"aaa"}
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB; with captures 490 MiB
+
+
+def test_long_pattern_is_refused_by_its_length() -> None:
+    assert TopicRegex("a" * MAX_PATTERN_LENGTH).matches("a" * MAX_PATTERN_LENGTH)
+    with pytest.raises(ValueError, match=f"of {MAX_PATTERN_LENGTH + 1} characters is longer than {MAX_PATTERN_LENGTH}"):
+        TopicRegex("a" * (MAX_PATTERN_LENGTH + 1))
