@@ -8,6 +8,7 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaprod.protocol.messages.produce import (
     PartitionProduceData,
@@ -67,3 +68,17 @@ def test_a_producer_counts_what_it_waits_for_and_loses_nothing(broker: EmbeddedB
         metrics = producer.metrics()
     assert metrics["producer-metrics"]["produce-throttle-time-max"] > 0
     assert len(broker.records(TOPIC, at_least=21)) == 21
+
+
+@pytest.mark.parametrize("has_login", [False, True])
+def test_who_has_not_logged_in_uses_up_no_quota(has_login: bool) -> None:
+    listeners = "PLAINTEXT://:0,SASL_PLAINTEXT://:0"
+    with EmbeddedBroker(topics={TOPIC: 1}, listeners=listeners, sasl_users={"ada": "lovelace"}) as broker:
+        plain = broker.listeners["PLAINTEXT"]
+        set_quota(plain, "request_percentage", 0.01)
+        for _ in range(20):
+            with RawClient(broker.listeners["SASL_PLAINTEXT"] if has_login else plain) as stranger:
+                stranger.call(ApiVersionsRequest(), ApiVersionsResponse, 2)
+        with RawClient(plain) as client:
+            throttle_ms = client.call(MetadataRequest(topics=[]), MetadataResponse, 9).throttle_time_ms
+        assert (throttle_ms > 100) is not has_login

@@ -250,7 +250,7 @@ class Dispatcher:
             self._loop.drop(session, ready)
             return
         wait_ms = 0
-        if not session.is_peer and not self._throttle.is_off:
+        if session.is_trusted and not session.is_peer and not self._throttle.is_off:  # else the name is anybody's
             ready, wait_ms = self._throttle.charge(exchange.request, ready, exchange.body_bytes, exchange.busy_ns)
         if exchange.fault is not None and exchange.has_fault(FaultKind.THROTTLE):
             wait_ms = max(wait_ms, exchange.fault.value)
