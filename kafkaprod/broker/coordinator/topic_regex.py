@@ -34,7 +34,8 @@ class TopicRegex:
         """
         if len(pattern) > MAX_PATTERN_LENGTH:
             raise ValueError(
-                f"a regular expression of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}: {pattern[:40]!r}..."
+                f"a regular expression of {len(pattern)} characters is longer than {MAX_PATTERN_LENGTH}: "
+                f"{pattern[:40]!r}..."
             )
         try:
             re2 = import_module("re2")
