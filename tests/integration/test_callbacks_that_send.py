@@ -164,7 +164,7 @@ def test_a_partition_that_comes_later_gets_what_is_kept_for_it(broker: EmbeddedB
 
 
 def grow(broker: EmbeddedBroker) -> None:
-    with ClusterClient(ProducerConfig(bootstrap_servers=broker.bootstrap_servers)) as client:
+    with ClusterClient(ProducerConfig.from_options(bootstrap_servers=broker.bootstrap_servers)) as client:
         topics = [CreatePartitionsTopic(name="t", count=2)]
         answer = client.ask(CreatePartitionsRequest(topics=topics, timeout_ms=10_000))
         assert answer.results[0].error_code == 0

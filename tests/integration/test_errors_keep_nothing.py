@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from kafkaprod import AsyncProducer, Producer
+from kafkaprod._core.queues.completion import DeliveryFuture
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import reply_with
 from kafkaprod.errors import AuthorizationError, KafkaError, copy_to_raise
@@ -80,7 +81,12 @@ def send_and_raise_in_callback(producer: Producer) -> None:
     called = threading.Event()
     errors: list[Exception | None] = []
     future = producer.send("t", b"x")
-    future.add_done_callback(lambda done: (errors.append(done.peek_error()), called.set()))
+
+    def note(done: DeliveryFuture) -> None:
+        errors.append(done.peek_error())
+        called.set()
+
+    future.add_done_callback(note)
     assert called.wait(BOUND_S)
     if errors[0] is not None:
         raise errors[0]

@@ -164,7 +164,7 @@ NO_BYTES = [
     np.array([b"ab"]),
     array.array("i", [1]),
     ctypes.c_ubyte(1),
-    memoryview(np.array([1.5])),
+    memoryview(array.array("d", [1.5])),
 ]
 BYTES = [
     np.bytes_(b"ab"),
