@@ -75,10 +75,10 @@ def test_who_has_not_logged_in_uses_up_no_quota(has_login: bool) -> None:
     listeners = "PLAINTEXT://:0,SASL_PLAINTEXT://:0"
     with EmbeddedBroker(topics={TOPIC: 1}, listeners=listeners, sasl_users={"ada": "lovelace"}) as broker:
         plain = broker.listeners["PLAINTEXT"]
-        set_quota(plain, "request_percentage", 0.01)
-        for _ in range(20):
+        set_quota(plain, "request_percentage", 0.1)  # ten milliseconds in ten seconds
+        for _ in range(400):
             with RawClient(broker.listeners["SASL_PLAINTEXT"] if has_login else plain) as stranger:
                 stranger.call(ApiVersionsRequest(), ApiVersionsResponse, 2)
         with RawClient(plain) as client:
             throttle_ms = client.call(MetadataRequest(topics=[]), MetadataResponse, 9).throttle_time_ms
-        assert (throttle_ms > 100) is not has_login
+        assert (throttle_ms > 0) is not has_login
