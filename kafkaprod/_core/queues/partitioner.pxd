@@ -7,9 +7,8 @@ from kafkaprod._core.machine.lock cimport mutex_t
 
 cdef class StickyPartitioner:
     cdef mutex_t _lock
-    # written by who holds the current partition's lock:
-    cdef int _current               # observe32, publish32
-    cdef int64_t _looked_us         # the sender's turn that the current partition was last compared with; see sticky.pxd
+    cdef int _current               # observe32, publish32; written by who holds the current partition's lock
+    cdef int64_t _looked_us         # the sender's turn that a record last looked at: see sticky.pxd; load_i64, store_i64
     # guarded by _lock:
     cdef uint64_t _random
     cdef int32_t *_candidates       # partitions to draw from

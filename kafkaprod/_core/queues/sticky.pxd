@@ -15,7 +15,7 @@ cluster, none is better than another: then only batches end visits.
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, publish32
+from kafkaprod._core.machine.lock cimport load32, load_i64, mutex_lock, mutex_unlock, publish32, store_i64
 from kafkaprod._core.queues.batch cimport Batch, Partition, batch_size_bytes
 from kafkaprod._core.queues.slabs cimport LARGEST_CLASS
 from kafkaprod._core.queues.partitioner cimport StickyPartitioner
@@ -63,13 +63,13 @@ cdef inline bint must_leave(StickyPartitioner sticky, Partition *p, const Record
         draws: How often a partition that is behind may still be left before a visit; counted down.
     """
     if p.sticky_bytes == 0:
-        sticky._looked_us = turn_us
+        store_i64(&sticky._looked_us, turn_us)
         if draws[0] == 0 or not is_behind(p, turn_us):
             return False
         draws[0] -= 1
         return True
-    if sticky._looked_us != turn_us:
-        sticky._looked_us = turn_us
+    if load_i64(&sticky._looked_us) != turn_us:
+        store_i64(&sticky._looked_us, turn_us)
         if is_behind(p, turn_us):
             return True
     return has_had_share(p, r, batch_size)
