@@ -117,7 +117,7 @@ def test_many_dear_subscriptions_do_not_hold_up_a_client_that_asks(
     settings: SettingsInMemory, metrics: ClientMetrics
 ) -> None:
     """The dearest pattern that is taken, for each of as many subscriptions as there may be."""
-    match = "client_id=(a|b)*a(a|b){70}"
+    match = "client_id=(a|b)*a(a|b){1000}"
     check_match(match)
     settings.put(METRICS_OPTIONS, {str(each): {"metrics": "a.", "match": match} for each in range(MAX_SUBSCRIPTIONS)})
     client_id = "ab" * 120
