@@ -229,7 +229,8 @@ def test_interceptors_change_records_and_hear_outcomes(mock_cluster: MockCluster
             producer.send("topic", b"value", partition=-5)
     assert [record.headers for record in read(mock_cluster)] == [[("mine", None), ("stamp", b"1")]]
     assert outcomes[0] == (delivered, None)
-    assert outcomes[1] == (RecordMetadata("topic", 1, -1, -1), refused.exception(0))
+    assert outcomes[1][0] == RecordMetadata("topic", 1, -1, -1)
+    assert repr(outcomes[1][1]) == repr(refused.exception(0))  # each look has an error of its own
     assert isinstance(outcomes[2][1], InvalidRecordError)
 
 
@@ -312,11 +313,8 @@ def test_callbacks_run_on_the_sender_thread_once_for_each_record(mock_cluster: M
         refused = producer.send("topic", b"value", partition=0)
         refused.add_both(note("both"))
         assert refused.exception(LIMIT_S) is not None
-    assert [(what, value) for what, value, _ in told] == [
-        ("delivered", future.result(0)),
-        ("done", future),
-        ("both", refused.exception(0)),
-    ]
+    assert [(what, value) for what, value, _ in told[:2]] == [("delivered", future.result(0)), ("done", future)]
+    assert [(what, repr(value)) for what, value, _ in told[2:]] == [("both", repr(refused.exception(0)))]
     assert {thread for _, _, thread in told}.isdisjoint({threading.get_ident()})
 
 

@@ -289,7 +289,7 @@ def test_failed_record_stops_the_commit(broker: EmbeddedBroker, topic: str) -> N
         with pytest.raises(DeliveryFailedError, match="INVALID_RECORD") as caught:
             producer.commit_transaction(TIMEOUT_S)
         assert caught.value.category == "abortable"
-        assert failed.exception(0) is caught.value.__cause__
+        assert repr(failed.exception(0)) == repr(caught.value.__cause__)  # each look has an error of its own
         with pytest.raises(DeliveryFailedError):
             producer.send(topic, b"v")
         producer.abort_transaction(TIMEOUT_S)
