@@ -42,7 +42,7 @@ from kafkaprod.loader.bad_rows import BadRowSink
 from kafkaprod.loader.finding.folders import unsent_columns
 from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.finding.paths import Listing
-from kafkaprod.loader.formats.readers import ReadOptions, check_columns, check_readable
+from kafkaprod.loader.formats.readers import SEPARATOR_LINE, ReadOptions, check_columns, check_readable
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
 from kafkaprod.loader.opening.pipes import input_name
@@ -127,6 +127,12 @@ def _run(options: argparse.Namespace) -> int:
         forms |= check_columns(source, reading)
     fingerprint = fingerprint_of(options, reading, sources, forms)
     expected_of(options).watch(sources)
+    if SEPARATOR_LINE in forms:
+        print(
+            "kafkaprod load: a first line such as `sep=;` names the separator, and is no row; with --column-names each "
+            "line is one",
+            file=sys.stderr,
+        )
     if lost := unsent_columns(sources, reading.plan.fields):
         print(
             f"kafkaprod load: lines and JSON are sent unchanged, without the columns of folders {', '.join(lost)}: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -40,13 +41,14 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
     add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
     add("--skip-lines", type=whole, default=0, metavar="N", help="leave out N lines above the column names of CSV, or "
-        "above its first row with --columns")  # fmt: skip
+        "above its first row with --column-names")  # fmt: skip
     add("--comment", default="", metavar="PREFIX", help="leave out lines of CSV that begin with it")
     add("--elements", default="", metavar="FIELD", help="rows are the elements of the array that this field of a JSON "
         "object has: features")  # fmt: skip
     add("--no-quote", action="store_true", help="quotes in CSV mean nothing")
-    add("--columns", metavar="A,B,...", help="the columns of a table to write; of CSV whose first "
-        "line has no such names, the names of all columns")  # fmt: skip
+    add("--columns", metavar="A,B,...", help="the columns of a table to write, those of folders too (default: all)")
+    add("--column-names", metavar="A,B,...", help="the names of all columns of CSV files whose first line is a row "
+        "(default: the first line has them)")  # fmt: skip
     add(
         "--column-type",
         action="append",
@@ -191,7 +193,8 @@ def reading_of(options: argparse.Namespace) -> ReadOptions:
         quote,
         dict(_pair(text, "--column-type") for text in options.column_type),
         options.infer_types,
-        None if options.columns is None else options.columns.split(","),
+        _names(options.columns, "--columns"),
+        _names(options.column_names, "--column-names"),
         tuple(options.null),
         options.skip_lines,
         options.comment,
@@ -225,6 +228,7 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         "--null": bool(options.null),
         "--skip-lines": options.skip_lines > 0,
         "--comment": bool(options.comment),
+        "--column-names": options.column_names is not None,
     }
     if options.table_version is not None and all(source.table_version is None for source in sources):
         raise ConfigError("--table-version is for Delta and Iceberg tables, and the input has none")
@@ -242,7 +246,7 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
     ):
         if is_given and not is_table:
             raise ConfigError(f"{name} is for tables, and the input is {', '.join(sorted(formats))}")
-    if options.columns is not None and options.value not in ("", JSON, AVRO) and formats <= set(BINARY_FORMATS):
+    if options.columns is not None and options.value not in ("", JSON, AVRO):
         raise ConfigError(f"--columns are those of a row as JSON or Avro, and --value is {options.value}")
     if options.encoding is not None and formats <= set(BINARY_FORMATS):
         raise ConfigError(f"--encoding is for text, and the input is {', '.join(sorted(formats))}")
@@ -254,6 +258,17 @@ def text_columns_of(options: argparse.Namespace) -> list[str]:
     """Return the columns that --column-type makes text."""
     pairs = (text.partition("=") for text in options.column_type)
     return [name for name, _, kind in pairs if kind in ("text", "string")]
+
+
+def _names(text: str | None, flag: str) -> list[str] | None:
+    """Return the names of a list, as a line of CSV has them. Raises ConfigError: one comes twice."""
+    if text is None:
+        return None
+    names = next(csv.reader([text]), [""])
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{flag} has {twice!r} twice")
+    return names
 
 
 def _header(text: str) -> tuple[str, Template]:
@@ -298,12 +313,13 @@ def fingerprint_of(
 ) -> dict[str, Any]:
     """Return what decides which records a row becomes, and where they go; `forms` is what check_columns() returned."""
     wanted: dict[str, Any] = json.loads(json.dumps(asdict(reading)))
-    del wanted["plan"]["columns"], wanted["plan"]["types"]  # are column_names and column_types
+    del wanted["plan"]["columns"], wanted["plan"]["types"]  # are columns and column_types
     if not any(source.format in ("csv", "tsv") for source in sources):
         del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
-    for name in ("skip_lines", "comment", "elements"):  # which no load of an earlier version had
-        if not wanted[name]:
-            del wanted[name]
+        wanted["column_names"] = wanted.pop("columns")  # where earlier versions have it
+    for name in ("columns", "skip_lines", "comment", "elements"):  # which no load of an earlier version had
+        if not wanted.get(name):
+            wanted.pop(name, None)
     if forms:  # not where there are none: loads of earlier versions can be resumed
         wanted["forms"] = sorted(forms)
     folders = sorted({name for source in sources for name, _ in source.folder_columns})

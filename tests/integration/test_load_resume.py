@@ -205,7 +205,7 @@ def test_a_command_that_failed_before_it_sent_anything_can_be_corrected(rig: Loa
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,name\n1,a\n")
     rig.create(1)
-    wrong = rig.run(str(path), "--columns", "a,b,c")
+    wrong = rig.run(str(path), "--column-names", "a,b,c")
     assert wrong.code == 1
     assert "row 1" in wrong.err
     assert rig.run(str(path), "--key", "id").code == 0

@@ -11,7 +11,7 @@ import numpy as np
 from kafkaprod._core.columns.columns import Column
 from kafkaprod.loader.formats.text import Cut, TextBytes, skip_to
 from kafkaprod.loader.opening.errors import LoadRefusedError
-from kafkaprod.loader.opening.opening import open_source
+from kafkaprod.loader.opening.opening import WholeInput, open_source
 from kafkaprod.loader.opening.source import Source
 
 READ_BYTES: Final = 64 << 10
@@ -19,17 +19,21 @@ FEW_ROWS: Final = 64
 _LONGEST_INLINE: Final = 12  # bytes of a row that a view has itself
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")  # behind a last "\r" a "\n" may follow
 _SEPARATOR_LINE: Final = re.compile(rb'"?sep=([\t !#-~])"?[\r\n]*')  # what --separator takes
+_SEPARATOR_LINE_BYTES: Final = 10  # of the longest one, and a byte behind it
 
 SplitRows = Callable[[TextBytes, bool, int], Cut]
 
 
-def find_head(source: Source, start: int, skip_lines: int) -> tuple[int, str | None]:
+def find_head(
+    source: Source, start: int, skip_lines: int, *, looks_for_separator: bool = True
+) -> tuple[int, str | None]:
     """Return where the line of column names begins, and the separator that a line above it names, if there is one.
 
     Args:
         source: The input.
         start: Where its text begins.
         skip_lines: Lines that are left out.
+        looks_for_separator: A line such as `sep=;` names the separator; False: it is a row.
 
     Raises:
         LoadRefusedError: It does not have so many lines.
@@ -37,25 +41,54 @@ def find_head(source: Source, start: int, skip_lines: int) -> tuple[int, str | N
     """
     with open_source(source) as stream:
         skip_to(stream, source, start)
-        head = bytearray()
-        at, is_end = 0, False
-        for number in range(skip_lines + 1):
-            found = _LINE_END.search(head, at)
-            while found is None and not is_end:
-                if number == skip_lines and not b"sep=".startswith(bytes(head[at : at + 5]).lstrip(b'"')[:4]):
-                    return start + at, None  # however long the line is
-                data = stream.head(1, READ_BYTES)
-                is_end = not data
-                head += data
-                found = _LINE_END.search(head, at)
-            line_end = len(head) if found is None else found.end()
-            if at == line_end and number < skip_lines:
+        lines = _FirstLines(stream)
+        at = start
+        for number in range(skip_lines):
+            length = lines.skip()
+            if not length:
                 raise LoadRefusedError(f"{source.name} has {number} lines: --skip-lines {skip_lines} leaves nothing")
-            if number == skip_lines:
-                line = _SEPARATOR_LINE.fullmatch(head, at, line_end)
-                return (start + at, None) if line is None else (start + line_end, line[1].decode("latin-1"))
-            at = line_end
-    raise AssertionError("there is a line behind the ones that are left out, if an empty one")
+            at += length
+        line = lines.separator_line() if looks_for_separator else None
+        return (at, None) if line is None else (at + line.end(), line[1].decode("latin-1"))
+
+
+class _FirstLines:
+    """Reads the first lines of a text, of which it holds one read at most, however long they are.
+
+    Args:
+        stream: The text.
+    """
+
+    def __init__(self, stream: WholeInput) -> None:
+        self._stream = stream
+        self._data = b""
+        self._is_end = False
+
+    def skip(self) -> int:
+        """Return the length of the next line, with its end; 0: there is none."""
+        length = 0
+        while (found := _LINE_END.search(self._data)) is None and not self._is_end:
+            known = len(self._data) - self._data.endswith(b"\r")  # behind it a "\n" may follow
+            length += known
+            self._data = self._data[known:]
+            self._fill()
+        end = len(self._data) if found is None else found.end()
+        self._data = self._data[end:]
+        return length + end
+
+    def separator_line(self) -> re.Match[bytes] | None:
+        """Return the next line if it names the separator; reads no more than shows it."""
+        while not self._is_end and len(self._data) < _SEPARATOR_LINE_BYTES:
+            if not b"sep=".startswith(self._data[:5].lstrip(b'"')[:4]) or _LINE_END.search(self._data):
+                break
+            self._fill()
+        found = _LINE_END.search(self._data)
+        return _SEPARATOR_LINE.fullmatch(self._data, 0, len(self._data) if found is None else found.end())
+
+    def _fill(self) -> None:
+        data = self._stream.head(1, READ_BYTES)
+        self._is_end = not data
+        self._data += data
 
 
 def split_without_comments(split: SplitRows, text: TextBytes, is_last: bool, max_rows: int, prefix: bytes) -> Cut:

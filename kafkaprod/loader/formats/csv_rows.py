@@ -54,7 +54,7 @@ class CsvOptions:
         quote: Around fields; None: nowhere.
         types: Column -> pyarrow type name; others are text.
         infers_types: Other columns have the types of their first values; see csv_types.
-        names: The names of the columns; None: the first line has them.
+        names: The names of the columns, and the first line is a row; None: the first line has them.
         nulls: Texts that stand for null in columns that are not text.
         skip_lines: Lines above the column names that are left out.
         comment: Begins lines that are left out; empty: there are none.
@@ -93,7 +93,7 @@ class CsvReader:
         """Read blocks from a row on that begins at `offset`."""
         if not self._is_raw:
             import_pyarrow("CSV")
-        start = self._begin()
+        start, _ = self._begin()
         lines = LineCounter(self._source)
         for piece in self._pieces(max(offset, start)):
             rows = _without_blank_lines(piece)
@@ -101,16 +101,24 @@ class CsvReader:
             yield replace(block, line_of=partial(lines.line_of, rows, row), is_tail=piece.is_tail)
             row += rows.row_count
 
-    def chooses_columns(self) -> bool:
-        """Return whether the names that were given are some of those in the first row. Raises LoadError, OSError."""
-        self._begin()
-        return self._plan.columns is not None
+    def check(self) -> bool:
+        """Check the columns without a look at the rows; return whether a line above their names has the separator.
 
-    def _begin(self) -> int:
-        start, separator = find_head(self._source, text_start(self._source), self._options.skip_lines)
+        Raises:
+            LoadRefusedError: The first line has no names, or one that is wanted is not among them.
+            LoadError, OSError: It cannot be read.
+        """
+        return self._begin(infers=False)[1]
+
+    def _begin(self, *, infers: bool = True) -> tuple[int, bool]:
+        """Learn names and types; return where the first row begins, and whether a line has the separator."""
+        has_names = self._options.names is None  # else each line is a row, whatever it has
+        start, separator = find_head(
+            self._source, text_start(self._source), self._options.skip_lines, looks_for_separator=has_names
+        )
         if separator is not None and not self._options.is_separator_given:
             self._options = replace(self._options, separator=separator, is_separator_given=True)
-        return self._learn(start)
+        return self._learn(start, infers=infers and self._options.infers_types), separator is not None
 
     def _pieces(self, offset: int, *, fills: bool = False) -> Iterator[Piece]:
         return pieces(self._source, offset, self._split, self._plan.max_row_bytes, fills=fills)
@@ -129,18 +137,23 @@ class CsvReader:
 
     # -- names and types -----------------------------------------------------------------------------------------------
 
-    def _learn(self, start: int) -> int:
+    def _learn(self, start: int, *, infers: bool) -> int:
         """Find column names and types in the first piece; return where the first row begins."""
-        infers = self._options.infers_types and not self._is_raw
-        for piece in self._pieces(start, fills=infers):
-            header, at = self._first_row(piece)
-            if self._options.names is not None and not self._has_names(header, piece.text[at - header.used : at]):
-                header, at = Cut(b"", 0, 0), 0  # it is a row
-            elif not header.row_count:
-                continue
+        if self._names is not None and not self._is_raw:
+            self._check_names(self._names)
+            self._take_types(b"", infers=False)
+            if not infers:
+                return start
+        for piece in self._pieces(start, fills=infers and not self._is_raw):
+            at = 0
+            if self._options.names is None:
+                header, at = self._first_row(piece)
+                if not header.row_count:
+                    continue
+                if not self._is_raw:
+                    self._take_names(header, piece.text[at - header.used : piece.used])
             if not self._is_raw:
-                self._take_names(header, piece.text[at - header.used : piece.used])
-                self._take_types(piece.text[at : piece.used])
+                self._take_types(piece.text[at : piece.used], infers=infers)
             return piece.start + at
         return start
 
@@ -154,36 +167,24 @@ class CsvReader:
                 return row, at
         return Cut(b"", 0, 0), at
 
-    def _has_names(self, header: Cut, text: memoryview) -> bool:
-        """Return whether the first row has all the names that were given: then they choose among its columns."""
-        if self._is_raw or not header.row_count or header.malformed:
-            return False
-        try:
-            names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
-        except LoadRefusedError:
-            return False
-        if not set(self._options.names or ()) <= set(names):
-            return False
-        self._names = None
-        self._plan = replace(self._plan, columns=tuple(self._options.names or ()))
-        return True
-
     def _take_names(self, header: Cut, text: memoryview) -> None:
-        if self._names is None:
-            if header.malformed:
-                raise LoadRefusedError(
-                    f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
-                )
-            self._names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
-            self._check_separator(self._names)
-            self._check_width(self._names, text[header.used :])
-        folders = [name for name, _ in self._source.folder_columns]
-        check_fields(self._plan.fields, [*self._names, *folders], self._source.name)
-        unknown = [name for name in self._options.types if name not in (*self._names, *folders)]
-        if unknown:
+        if header.malformed:
             raise LoadRefusedError(
-                f"{self._source.name} has no column {unknown[0]!r}; it has: {', '.join(self._names)}"
+                f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
             )
+        self._names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
+        self._check_separator(self._names)
+        self._check_width(self._names, text[header.used :])
+        self._check_names(self._names)
+
+    def _check_names(self, names: list[str]) -> None:
+        """Refuse names of other options that are neither columns of the file nor of its folders."""
+        known = [*names, *(name for name, _ in self._source.folder_columns if name not in names)]
+        wanted = [*self._plan.fields, *(self._plan.columns or ()), *self._options.types]
+        hint = "" if self._options.names is not None else (
+            ". If its first line is a row, name all columns with --column-names"
+        )  # fmt: skip
+        check_fields(wanted, known, self._source.name, hint)
 
     def _check_separator(self, names: list[str]) -> None:
         """Refuse a single column whose name has what is a separator elsewhere, unless the user gave the separator."""
@@ -205,7 +206,7 @@ class CsvReader:
         if width > 1 and count >= 2 and 2 * count > widths.total():
             raise LoadRefusedError(
                 f"{self._source.name} has one column, {names[0][:60]!r}, and its rows have {width}: leave what is "
-                "above the column names out with --skip-lines N or --comment PREFIX, or name them with --columns"
+                "above the column names out with --skip-lines N or --comment PREFIX, or name them with --column-names"
             )
 
     def _width(self, row: bytes) -> int:
@@ -218,16 +219,16 @@ class CsvReader:
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return 1
 
-    def _take_types(self, text: memoryview) -> None:
+    def _take_types(self, text: TextBytes, *, infers: bool) -> None:
         import pyarrow as pa
 
         assert self._names is not None
         given = {name: type_named(kind) for name, kind in self._options.types.items() if name in self._names}
         self._schema = {name: pa.string() for name in self._names} | given
-        if self._options.infers_types:
+        if infers:
             schema, self._schema = self._schema, dict.fromkeys(self._names, pa.string())
             cut = self._split(text, True)
-            rows = Piece(text, cut.used, cut.views, cut.row_count, 0, cut.malformed)
+            rows = Piece(memoryview(text), cut.used, cut.views, cut.row_count, 0, cut.malformed)
             table, _, _ = self._sort_out(_without_blank_lines(rows), 0)
             self._inferred = inferred_types(table.drop_columns(list(given)), self._options.nulls)
             self._schema = schema
@@ -245,8 +246,8 @@ class CsvReader:
             twice = next(name for name in names if names.count(name) > 1)
             skipped = self._options.skip_lines + 1
             raise LoadRefusedError(
-                f"{self._source.name} has two columns {twice!r}: name all of them with --columns A,B,..., and leave "
-                f"this line out with --skip-lines {skipped} unless it is a row"
+                f"{self._source.name} has two columns {twice!r}: name all of them with --column-names A,B,..., and "
+                f"leave this line out with --skip-lines {skipped} unless it is a row"
             )
         return names
 

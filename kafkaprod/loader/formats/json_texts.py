@@ -39,7 +39,7 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int, field: str 
         field: The file is an object, and this field of it has the array; empty: it is the array.
     """
     if offset == 0:
-        offset = _elements_start(source, plan, field) if field else array_start(source)
+        offset = elements_start(source, plan, field)
 
     def split(text: TextBytes, is_last: bool) -> Cut:
         views, count, used, is_end = split_elements(text)
@@ -65,7 +65,10 @@ def _blocks(
         row += piece.row_count
 
 
-def _elements_start(source: Source, plan: RowPlan, field: str) -> int:
+def elements_start(source: Source, plan: RowPlan, field: str) -> int:
+    """Return where the first element of the array begins; see `read_array`. Raises LoadRefusedError, LoadError."""
+    if not field:
+        return array_start(source)
     text_start(source)  # is it UTF-8?
     with open_source(source) as stream:
         return find_elements(stream, source, field, plan.max_row_bytes)

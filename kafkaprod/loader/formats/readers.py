@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from kafkaprod.loader.formats.json_texts import array_start, read_array, read_documents
+from kafkaprod.loader.formats.json_texts import elements_start, read_array, read_documents
 from kafkaprod.loader.formats.rows import RowBlock
-from kafkaprod.loader.formats.text import read_lines, text_start
+from kafkaprod.loader.formats.text import NEWLINE, check_first_line, read_lines, text_start
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, missing_package
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.tables.row_plan import AVRO, JSON, RAW, RowPlan
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ROWS_OF_TEXT: Final = {"lines": read_lines, "jsonl": read_lines, "json": read_array, "documents": read_documents}
 _TABLES: Final = ("csv", "tsv", *BINARY_FORMATS)
+SEPARATOR_LINE: Final = "sep= line"  # of CSV, which version 0.1 sent as a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class ReadOptions:
         quote: Around fields of CSV; None: nowhere.
         column_types: The types of columns; others are text in CSV, and what they are in the file elsewhere.
         infer_types: Other CSV columns may be numbers or bools, by their first values.
-        column_names: The columns of tables to write; of CSV whose first row does not have them, the names of all.
+        columns: The columns of tables to write, those of folders too; None: all.
+        column_names: The names of all columns of CSV, whose first line is a row then; None: the first line has them.
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
         skip_lines: Lines above the column names of CSV, or its first row, that are left out.
         comment: Begins lines of CSV that are left out; empty: there are none.
@@ -46,6 +48,7 @@ class ReadOptions:
     quote: str | None = '"'
     column_types: Mapping[str, str] = field(default_factory=dict)
     infer_types: bool = False
+    columns: list[str] | None = None
     column_names: list[str] | None = None
     nulls: tuple[str, ...] = ()
     skip_lines: int = 0
@@ -87,8 +90,8 @@ def check_columns(source: Source, options: ReadOptions) -> set[str]:
         OSError: The input cannot be read.
     """
     plan = _plan_of(source, options)
-    if source.format == "json":
-        _check_array(source, options)
+    if source.format in _ROWS_OF_TEXT:
+        _check_text(source, _text_plan(source, plan), options)
     if source.format not in BINARY_FORMATS:
         return _changed_texts(source, options, plan) if source.format in ("csv", "tsv") else set()
     from kafkaprod.loader.formats.arrow_files import check_columns as check
@@ -96,12 +99,17 @@ def check_columns(source: Source, options: ReadOptions) -> set[str]:
     return check(source, plan)
 
 
-def _check_array(source: Source, options: ReadOptions) -> None:
-    """Refuse a file of JSON that is no array before a topic is made for it."""
-    if source.pipe is not None or options.elements:
+def _check_text(source: Source, plan: RowPlan, options: ReadOptions) -> None:
+    """Refuse a file that is not what its format says before a topic is made for it, by its beginning."""
+    if source.pipe is not None:
         return
     try:
-        array_start(source)
+        if source.format == "json":
+            elements_start(source, plan, options.elements)
+        elif source.format == "jsonl":
+            check_first_line(source)
+        elif plan.delimiter == NEWLINE:
+            text_start(source)
     except LoadRefusedError:
         raise
     except LoadError:  # whoever reads it says so, behind the rows of the inputs before it
@@ -113,30 +121,22 @@ def _changed_texts(source: Source, options: ReadOptions, plan: RowPlan) -> set[s
     found = {"text of keys"} if has_types and (plan.key is not None or plan.headers) else set[str]()
     if source.pipe is not None:
         return found
-    from kafkaprod.loader.formats.csv_heads import find_head
+    from kafkaprod.loader.formats.csv_rows import CsvReader
 
     try:
-        separator = find_head(source, text_start(source), options.skip_lines)[1]
-        if options.column_names is not None and _chooses_columns(source, options, plan):
-            found.add("columns by the names in the first line")
+        has_separator_line = CsvReader(source, plan, csv_options(source, options)).check()
     except LoadRefusedError:
         raise
     except LoadError:  # whoever reads it says so, behind the rows of the inputs before it
         return found
-    return found if separator is None else found | {"sep= line"}
-
-
-def _chooses_columns(source: Source, options: ReadOptions, plan: RowPlan) -> bool:
-    from kafkaprod.loader.formats.csv_rows import CsvReader
-
-    return CsvReader(source, plan, csv_options(source, options)).chooses_columns()
+    return found | {SEPARATOR_LINE} if has_separator_line else found
 
 
 def _plan_of(source: Source, options: ReadOptions) -> RowPlan:
     value = options.plan.value or (JSON if source.format in _TABLES else RAW)
+    columns = None if options.columns is None else tuple(options.columns)
     if source.format not in BINARY_FORMATS:
-        return replace(options.plan, value=value)
-    columns = None if options.column_names is None else tuple(options.column_names)
+        return replace(options.plan, value=value, columns=columns)
     return replace(options.plan, value=value, columns=columns, types=options.column_types)
 
 

@@ -96,7 +96,7 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
     is_start = source.format == "jsonl" and row == 0
     for piece in pieces(source, offset, split, plan.max_row_bytes):
         if is_start:
-            _check_first_line(source, bytes(piece.text[: piece.used]).lstrip().partition(b"\n")[0].rstrip())
+            _check_line(source, bytes(piece.text[: piece.used]).lstrip().partition(b"\n")[0].rstrip())
             is_start = False
         block = block_of(source, plan, piece, row)
         row += piece.row_count
@@ -104,7 +104,16 @@ def read_lines(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator
         yield _without_cut_row(block, source, piece, row - 1) if is_open else block
 
 
-def _check_first_line(source: Source, line: bytes) -> None:
+def check_first_line(source: Source) -> None:
+    """Refuse text in another encoding, and a document that is written over several lines. Raises LoadError, OSError."""
+    start = text_start(source)
+    with open_source(source) as stream:
+        line, end, _ = stream.head(LEAST_BYTES, LEAST_BYTES)[start:].lstrip().partition(b"\n")
+    if end:  # else it is a long line, or the only one, which is looked at when it is read
+        _check_line(source, line.rstrip())
+
+
+def _check_line(source: Source, line: bytes) -> None:
     """Refuse a document that is written over several lines; lines that are no JSON at all are forwarded."""
     if line[:1] in (b"{", b"[") and line[-1:] in (b"{", b"[", b",", b":"):
         raise LoadRefusedError(

@@ -79,11 +79,25 @@ class BadRow:
         return f"{self.source}, row {self.row + 1}{line}: {self.reason}"
 
 
-def check_fields(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
-    """Check that an input has the columns that are wanted. Raises LoadRefusedError."""
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise LoadRefusedError(f"{source} has no column {missing[0]!r}; it has: {', '.join(names)}")
+def check_fields(wanted: Sequence[str], names: Sequence[str], source: str, hint: str = "") -> None:
+    """Check that an input has the columns that are wanted; case and blanks count.
+
+    Args:
+        wanted: The names.
+        names: Those of the input.
+        source: Its name.
+        hint: What else may be wrong, for the message.
+
+    Raises:
+        LoadRefusedError: One is missing.
+    """
+    known = set(names)
+    missing = next((name for name in wanted if name not in known), None)
+    if missing is None:
+        return
+    similar = next((name for name in names if name.strip().casefold() == missing.strip().casefold()), None)
+    meant = "" if similar is None else f" (did you mean {similar!r}?)"
+    raise LoadRefusedError(f"{source} has no column {missing!r}{meant}; it has: {', '.join(names)}{hint}")
 
 
 def missing_package(package: str, what: str, extra: str = "load") -> LoadRefusedError:

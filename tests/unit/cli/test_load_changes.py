@@ -31,6 +31,7 @@ def fingerprint(*flags: str) -> dict[str, object]:
         ((), ("--column-type", "a=int"), ["--column-type was not given, now a=int"]),
         ((), ("--null", "NA", "--null", "-"), ["--null was not given, now NA,-"]),
         (("--columns", "a,b"), ("--columns", "a,c"), ["--columns was a,b, now a,c"]),
+        (("--column-names", "a"), (), ["--columns or --column-names was a, now not given"]),
         (("-p", "0"), ("-p", "1"), ["--partition was 0, now 1"]),
         (("--skip-lines", "2"), (), ["--skip-lines was 2, now not given"]),
         ((), ("--comment", "#"), ["--comment was not given, now '#'"]),

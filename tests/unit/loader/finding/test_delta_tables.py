@@ -98,7 +98,7 @@ def test_times_that_spark_writes_as_int96_are_instants(tmp_path: Path) -> None:
     assert rows_of(name) == expected
     assert expected[0]["at"] == "1650-01-02T03:04:05.678Z"
     (chosen,) = find_sources([name])
-    (block,) = read_rows(chosen, ReadOptions(RowPlan(""), column_names=["lists"]))
+    (block,) = read_rows(chosen, ReadOptions(RowPlan(""), columns=["lists"]))
     assert block.value is not None
     assert block.value[0] == b'{"lists":["1650-01-02T03:04:05.678Z"]}'
 

@@ -41,7 +41,7 @@ def test_a_dot_in_a_name_is_no_way_into_a_struct(tmp_path: Path, kind: str) -> N
     table = pa.table({"a": [{"b": 1, "c": 2}], "a.b": [3]})
     path = tmp_path / f"a.{kind}"
     orc(path, table) if kind == "orc" else pyarrow.parquet.write_table(table, path)
-    assert values_of(path, ReadOptions(RowPlan(""), column_names=["a.b"])) == [b'{"a.b":3}']
+    assert values_of(path, ReadOptions(RowPlan(""), columns=["a.b"])) == [b'{"a.b":3}']
 
 
 def test_a_date_that_pyarrow_cannot_read_is_no_other_date(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_date_that_pyarrow_cannot_read_is_no_other_date(tmp_path: Path) -> Non
     path = orc(tmp_path / "a.orc", pa.table({"until": dates, "a": [1]}))
     with pytest.raises(LoadError, match=r"has what pyarrow .* cannot read: .*out of range.* --columns"):
         values_of(path)
-    assert values_of(path, ReadOptions(RowPlan(""), column_names=["a"])) == [b'{"a":1}']
+    assert values_of(path, ReadOptions(RowPlan(""), columns=["a"])) == [b'{"a":1}']
 
 
 def test_joined_orc_files_are_refused(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_decimals_that_may_have_lost_digits_are_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     assert pyarrow.orc.ORCFile(path).writer_version == "ORIGINAL"
     for column in ("d", "in"):
-        options = ReadOptions(RowPlan(""), column_names=[column, "e"])
+        options = ReadOptions(RowPlan(""), columns=[column, "e"])
         with pytest.raises(LoadRefusedError, match=f"column '{column}' may have decimals of Hive 0.11"):
             values_of(path, options)
-    assert values_of(path, ReadOptions(RowPlan(""), column_names=["e"])) == [b'{"e":null}']
+    assert values_of(path, ReadOptions(RowPlan(""), columns=["e"])) == [b'{"e":null}']

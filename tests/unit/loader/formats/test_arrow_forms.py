@@ -75,7 +75,7 @@ def test_a_type_without_a_form_is_refused_by_the_schema_and_can_be_left_out(
     is_castable = pa.types.is_duration(column.type) or pa.types.is_decimal256(column.type)
     for part in (str(path), "'bad", kind, "--columns a", "--column-type bad=" if is_castable else "cast it first"):
         assert part in str(refused.value)
-    assert records(path, ReadOptions(RowPlan(""), column_names=["a"])) == [(None, b'{"a":1}')]
+    assert records(path, ReadOptions(RowPlan(""), columns=["a"])) == [(None, b'{"a":1}')]
 
 
 def test_other_codings_of_known_types_have_their_values(tmp_path: Path) -> None:
@@ -117,4 +117,4 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = arrow_file(tmp_path / "x.arrow", table)
     with pytest.raises(LoadRefusedError, match=r"x\.arrow has two columns 'a'"):
         records(path, ReadOptions(RowPlan("")))
-    assert records(path, ReadOptions(RowPlan(""), column_names=["b"])) == [(None, b'{"b":3}')]
+    assert records(path, ReadOptions(RowPlan(""), columns=["b"])) == [(None, b'{"b":3}')]

@@ -90,7 +90,7 @@ def test_a_type_without_a_form_is_refused_and_can_be_left_out(tmp_path: Path, ki
         LoadRefusedError, match=f"a.avro: column 'bad' has type .*{name}.* Leave it out with --columns a"
     ):
         values_of(path)
-    assert values_of(path, ReadOptions(RowPlan(""), column_names=["a"])) == [b'{"a":1}']
+    assert values_of(path, ReadOptions(RowPlan(""), columns=["a"])) == [b'{"a":1}']
 
 
 def test_rows_that_are_no_records_and_types_within_themselves_are_refused(tmp_path: Path) -> None:

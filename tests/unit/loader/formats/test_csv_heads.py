@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.loader.finding.inputs import find_sources
+from kafkaprod.loader.formats.csv_heads import find_head
 from kafkaprod.loader.formats.readers import ReadOptions, check_columns
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan, Template
@@ -44,33 +46,73 @@ def test_a_title_is_not_taken_for_the_column_names(tmp_path: Path) -> None:
 
 
 def test_column_names_that_are_empty_or_double_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(LoadRefusedError, match=r"two columns '': .* --columns A,B,.*--skip-lines 1"):
+    with pytest.raises(LoadRefusedError, match=r"two columns '': .* --column-names A,B,.*--skip-lines 1"):
         read(tmp_path / "a.csv", ",,x\n1,2,3\n")
     assert read(tmp_path / "b.csv", ",\n1,2\n", column_names=["a", "b"], skip_lines=1) == ROW
 
 
-def test_names_of_the_first_line_choose_among_its_columns(tmp_path: Path) -> None:
+def test_columns_are_chosen_by_the_names_of_the_first_line(tmp_path: Path) -> None:
     text = '\n\nid,"na""me",z\n1,2,3\n'
     path = tmp_path / "a.csv"
-    assert read(path, text, column_names=["z", "id"]) == [b'{"z":"3","id":"1"}']
-    assert read(path, text, column_names=['na"me'], infer_types=True) == [b'{"na\\"me":2}']
-    assert read(path, text, column_names=["id", 'na"me', "z"]) == [b'{"id":"1","na\\"me":"2","z":"3"}']
-    assert read(path, "sep=;\nid;z\n1;2\n", column_names=["z"]) == [b'{"z":"2"}']
-    key = ReadOptions(RowPlan("", key=Template.of_column("id")), column_names=["z"])
+    assert read(path, text, columns=["z", "id"]) == [b'{"z":"3","id":"1"}']
+    assert read(path, text, columns=['na"me'], infer_types=True) == [b'{"na\\"me":2}']
+    assert read(path, text, columns=["id", 'na"me', "z"]) == [b'{"id":"1","na\\"me":"2","z":"3"}']
+    assert read(path, "sep=;\nid;z\n1;2\n", columns=["z"]) == [b'{"z":"2"}']
+    key = ReadOptions(RowPlan("", key=Template.of_column("id")), columns=["z"])
     path.write_text("id,z\n1,3\n")
     assert values_of(path, key) == [b'{"z":"3"}']
 
 
-def test_a_first_row_without_the_names_is_a_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "similar"), [("b", ""), ("ID", " (did you mean 'id'?)"), ("z", "")])
+def test_a_chosen_name_that_is_not_there_is_refused_and_never_names_a_column(
+    tmp_path: Path, wanted: str, similar: str
+) -> None:
+    with pytest.raises(LoadRefusedError) as refused:
+        read(tmp_path / "a.csv", "id, z\n1,2\n", columns=["id", wanted])
+    similar = " (did you mean ' z'?)" if wanted == "z" else similar
+    assert f"a.csv has no column {wanted!r}{similar}; it has: id,  z. If its first line is a row" in str(refused.value)
+    assert "--column-names" in str(refused.value)
+
+
+def test_columns_of_folders_are_chosen_as_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.csv").write_text("x,y\n1,2\n")
+    assert values_of(tmp_path, ReadOptions(RowPlan(""), columns=["y", "day"])) == [b'{"y":"2","day":1}']
+    assert values_of(tmp_path, ReadOptions(RowPlan(""), columns=["x"])) == [b'{"x":"1"}']
+    named = ReadOptions(RowPlan(""), columns=["day", "a"], column_names=["a", "b"])
+    assert values_of(tmp_path, named) == [b'{"day":1,"a":"x"}', b'{"day":1,"a":"1"}']
+
+
+def test_all_files_of_a_load_have_the_columns_before_one_is_read(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("id,price\n1,10\n")
+    (tmp_path / "2.csv").write_text("id,amount\n2,7\n")
+    first, second = find_sources([str(tmp_path)])
+    options = ReadOptions(RowPlan(""), columns=["id", "price"])
+    check_columns(first, options)
+    with pytest.raises(LoadRefusedError, match=r"2.csv has no column 'price'; it has: id, amount"):
+        check_columns(second, options)
+
+
+def test_with_names_of_their_own_each_line_is_a_row(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     assert read(path, "a,2\n1,2\n", column_names=["a", "b"]) == [b'{"a":"a","b":"2"}', *ROW]
-    assert read(path, "a,a\n1,2\n", column_names=["a", "b"]) == [b'{"a":"a","b":"a"}', *ROW]
-    assert read(path, "b,a\n1,2\n", column_names=["a", "b"]) == [b'{"a":"2","b":"1"}']
-    for text, is_chosen in (("a,b\n1,2\n", True), ("1,2\n", False)):
-        path.write_text(text)
+    assert read(path, "a,b\n1,2\n", column_names=["a", "b"]) == [b'{"a":"a","b":"b"}', *ROW]
+    assert read(path, "b,a\n1,2\n", column_names=["a", "b"], columns=["b"]) == [b'{"b":"a"}', b'{"b":"2"}']
+    assert read(path, "sep=;\n1\n", column_names=["a"]) == [b'{"a":"sep=;"}', b'{"a":"1"}']
+    with pytest.raises(LoadRefusedError, match=r"has no column 'c'; it has: a, b$"):
+        read(path, "1,2\n", column_names=["a", "b"], columns=["c"])
+
+
+def test_a_line_without_an_end_is_left_out_without_being_held(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * (8 << 20) + b"\r\na,b\n1,2\n")
+    tracemalloc.start()
+    try:
         (source,) = find_sources([str(path)])
-        found = check_columns(source, ReadOptions(RowPlan(""), column_names=["a", "b"]))
-        assert ("columns by the names in the first line" in found) == is_chosen
+        assert find_head(source, 0, 1) == ((8 << 20) + 2, None)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "\ufeffsep=;"])
