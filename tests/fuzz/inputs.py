@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod._core.text.csv_splitter import split_csv
-from kafkaprod._core.text.row_splitter import find_fields, split_elements, split_lines
+from kafkaprod._core.text.row_splitter import find_fields, split_documents, split_elements, split_lines
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.jaas import parse_jaas
 from kafkaprod.config.properties import parse_properties
@@ -176,6 +176,7 @@ def _rows(text: bytes, rng: random.Random) -> None:
     views, *_ = split_lines(text, 10, True, rng.random() < 0.5)
     find_fields(text, views, b"n")
     split_elements(text)
+    split_documents(text)
 
 
 _SPARK_TEXTS: Final = ["offsets"] if find_spec("pyspark") else []  # whose parser cannot be imported without PySpark

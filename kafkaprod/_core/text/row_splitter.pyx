@@ -7,7 +7,7 @@ made per row: `Column.from_views(views, [data])`. Sources: Arrow columnar format
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from kafkaprod._core.text.row_views cimport INLINE_BYTES, VIEW_BYTES, ViewList, add_view, hold_text, put_view
@@ -121,49 +121,288 @@ cdef Py_ssize_t value_end(const char *data, Py_ssize_t at, Py_ssize_t size) noex
     return size
 
 
-cdef Py_ssize_t split_array(ViewList *rows, const char *data, Py_ssize_t size, bint *is_end) noexcept nogil:
+# -- JSON that is cut into rows: all of it is looked at, because what is no JSON has no rows ---------------------------
+
+cdef const char *ESCAPES = b'"\\/bfnrt'
+
+cdef enum:
+    NOT_WHOLE = -1              # the text ends in the value
+    NOT_JSON = -2
+    NO_MEMORY = -3
+
+cdef enum Expected:             # what may come next
+    A_VALUE = 0
+    A_VALUE_OR_END = 1          # behind the bracket of an array
+    A_KEY = 2
+    A_KEY_OR_END = 3            # behind the bracket of an object
+    A_COMMA_OR_END = 4
+
+
+cdef struct Nesting:            # of the value that is read
+    uint8_t *is_object          # for each open bracket
+    Py_ssize_t depth
+    Py_ssize_t room
+    Py_ssize_t wrong            # where it is NOT_JSON
+
+
+cdef bint push(Nesting *nesting, bint is_object) noexcept nogil:
+    """Open a bracket; return False without memory."""
+    cdef void *grown
+    if nesting.depth == nesting.room:
+        grown = realloc(nesting.is_object, <size_t>(2 * nesting.room + 64))
+        if grown is NULL:
+            return False
+        nesting.is_object = <uint8_t *>grown
+        nesting.room = 2 * nesting.room + 64
+    nesting.is_object[nesting.depth] = is_object
+    nesting.depth += 1
+    return True
+
+
+cdef inline Py_ssize_t wrong_at(Nesting *nesting, Py_ssize_t at) noexcept nogil:
+    nesting.wrong = at
+    return NOT_JSON
+
+
+cdef inline bint is_digit(char c) noexcept nogil:
+    return c"0" <= c <= c"9"
+
+
+cdef inline bint is_hex(char c) noexcept nogil:
+    return is_digit(c) or c"a" <= (c | 0x20) <= c"f"
+
+
+cdef Py_ssize_t behind_string(const char *data, Py_ssize_t at, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Position behind the string whose first character is at `at`; NOT_WHOLE or NOT_JSON."""
+    cdef char c
+    cdef Py_ssize_t i
+    while at < size:
+        c = data[at]
+        if c == c'"':
+            return at + 1
+        if <uint8_t>c < 0x20:
+            return wrong_at(nesting, at)
+        if c != c"\\":
+            at += 1
+            continue
+        if at + 1 >= size:
+            return NOT_WHOLE
+        c = data[at + 1]
+        at += 2
+        if c == c"u":
+            for i in range(at, min(at + 4, size)):
+                if not is_hex(data[i]):
+                    return wrong_at(nesting, i)
+            at += 4
+        elif memchr(ESCAPES, c, 8) is NULL:
+            return wrong_at(nesting, at - 1)
+    return NOT_WHOLE
+
+
+cdef Py_ssize_t behind_digits(const char *data, Py_ssize_t at, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Position behind one digit or more; NOT_WHOLE or NOT_JSON."""
+    if at >= size:
+        return NOT_WHOLE
+    if not is_digit(data[at]):
+        return wrong_at(nesting, at)
+    while at < size and is_digit(data[at]):
+        at += 1
+    return at
+
+
+cdef Py_ssize_t behind_number(const char *data, Py_ssize_t at, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Position behind the number at `at`; NOT_WHOLE, also if the text ends with it, or NOT_JSON."""
+    if data[at] == c"-":
+        at += 1
+    if at < size and data[at] == c"0":
+        at += 1
+    else:
+        at = behind_digits(data, at, size, nesting)
+    if 0 <= at < size and data[at] == c".":
+        at = behind_digits(data, at + 1, size, nesting)
+    if 0 <= at < size and (data[at] == c"e" or data[at] == c"E"):
+        at += 1
+        if at < size and (data[at] == c"+" or data[at] == c"-"):
+            at += 1
+        at = behind_digits(data, at, size, nesting)
+    return NOT_WHOLE if at >= size else at
+
+
+cdef Py_ssize_t behind_word(const char *data, Py_ssize_t at, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Position behind `true`, `false` or `null`; NOT_WHOLE or NOT_JSON."""
+    cdef const char *word = b"true" if data[at] == c"t" else b"false" if data[at] == c"f" else b"null"
+    cdef Py_ssize_t i = 0
+    while word[i] != 0:
+        if at + i >= size:
+            return NOT_WHOLE
+        if data[at + i] != word[i]:
+            return wrong_at(nesting, at + i)
+        i += 1
+    return at + i
+
+
+cdef Py_ssize_t behind_value(const char *data, Py_ssize_t at, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Position behind the JSON value at `at`, every byte of which is looked at; NOT_WHOLE, NOT_JSON or NO_MEMORY.
+
+    Strings may have any bytes but control characters: whether they are UTF-8 is not looked at. Source: RFC 8259.
+    """
+    cdef Expected expected = A_VALUE
+    cdef char c
+    nesting.depth = 0
+    while True:
+        at = skip_blanks(data, at, size)
+        if at >= size:
+            return NOT_WHOLE
+        c = data[at]
+        if expected == A_COMMA_OR_END and c == c",":
+            expected = A_KEY if nesting.is_object[nesting.depth - 1] else A_VALUE
+            at += 1
+            continue
+        if c == c"}" or c == c"]":
+            if expected != A_COMMA_OR_END and expected != (A_KEY_OR_END if c == c"}" else A_VALUE_OR_END):
+                return wrong_at(nesting, at)
+            if nesting.is_object[nesting.depth - 1] != (c == c"}"):
+                return wrong_at(nesting, at)
+            nesting.depth -= 1
+            at += 1
+        elif expected == A_KEY or expected == A_KEY_OR_END:
+            if c != c'"':
+                return wrong_at(nesting, at)
+            at = behind_string(data, at + 1, size, nesting)
+            if at < 0:
+                return at
+            at = skip_blanks(data, at, size)
+            if at >= size:
+                return NOT_WHOLE
+            if data[at] != c":":
+                return wrong_at(nesting, at)
+            at += 1
+            expected = A_VALUE
+            continue
+        elif expected == A_COMMA_OR_END:
+            return wrong_at(nesting, at)
+        elif c == c"{" or c == c"[":
+            if not push(nesting, c == c"{"):
+                return NO_MEMORY
+            expected = A_KEY_OR_END if c == c"{" else A_VALUE_OR_END
+            at += 1
+            continue
+        elif c == c'"':
+            at = behind_string(data, at + 1, size, nesting)
+        elif c == c"-" or is_digit(c):
+            at = behind_number(data, at, size, nesting)
+        elif c == c"t" or c == c"f" or c == c"n":
+            at = behind_word(data, at, size, nesting)
+        else:
+            return wrong_at(nesting, at)
+        if at < 0 or nesting.depth == 0:
+            return at
+        expected = A_COMMA_OR_END
+
+
+cdef Py_ssize_t split_array(ViewList *rows, const char *data, Py_ssize_t size, bint may_end, bint *is_end,
+                            Nesting *nesting) noexcept nogil:
+    """Cut every element; return how many bytes were used, or NO_MEMORY."""
     cdef Py_ssize_t used = 0
     cdef Py_ssize_t start
     cdef Py_ssize_t end
     cdef Py_ssize_t at
     while True:
         start = skip_blanks(data, used, size)
-        if start < size and data[start] == c"]":
+        if may_end and start < size and data[start] == c"]":
             is_end[0] = True
             return start + 1
-        end = value_end(data, start, size)
-        if end >= size:
+        end = behind_value(data, start, size, nesting)
+        if end < 0:
+            return NO_MEMORY if end == NO_MEMORY else used
+        at = skip_blanks(data, end, size)
+        if at >= size:
             return used
-        at = end
-        while at > start and is_blank(data[at - 1]):
-            at -= 1
-        if not add_view(rows, data, start, at):
-            return -1
-        used = end + 1
-        if data[end] != c",":
+        if data[at] != c"," and data[at] != c"]":
+            nesting.wrong = at
+            return used
+        if not add_view(rows, data, start, end):
+            return NO_MEMORY
+        may_end = False
+        used = at + 1
+        if data[at] == c"]":
             is_end[0] = True
             return used
 
 
-def split_elements(data not None):
-    """Cut the inside of a JSON array into its elements; only brackets, commas and strings are looked at.
+cdef Py_ssize_t split_all_documents(ViewList *rows, const char *data, Py_ssize_t size, Nesting *nesting) noexcept nogil:
+    """Cut every document; return how many bytes were used, or NO_MEMORY."""
+    cdef Py_ssize_t used = 0
+    cdef Py_ssize_t start
+    cdef Py_ssize_t end
+    while True:
+        start = skip_blanks(data, used, size)
+        if start >= size:
+            return start
+        if data[start] != c"{" and data[start] != c"[":
+            nesting.wrong = start
+            return used
+        end = behind_value(data, start, size, nesting)
+        if end < 0:
+            return NO_MEMORY if end == NO_MEMORY else used
+        if not add_view(rows, data, start, end):
+            return NO_MEMORY
+        used = end
 
-    Args: data: text from behind the array's opening bracket or a comma on.
-    Returns: (views of the whole elements, their number, bytes used, whether the array ended).
+
+def split_elements(data not None, bint may_end=True):
+    """Cut the inside of a JSON array into its elements. Between two elements is exactly one comma.
+
+    Args: data: text from behind the array's opening bracket or a comma on. may_end: the array may end before the first
+    element, which it may not behind a comma.
+    Returns: (views of the whole elements, their number, bytes used, whether the array ended, where the text is no JSON,
+    -1 if all that was looked at is).
     """
     cdef Py_buffer buffer
     cdef ViewList rows
+    cdef Nesting nesting
     cdef Py_ssize_t used
     cdef bint is_end = False
     memset(&rows, 0, sizeof(rows))
+    memset(&nesting, 0, sizeof(nesting))
+    nesting.wrong = -1
     hold_text(data, &buffer)
     try:
         with nogil:
-            used = split_array(&rows, <const char *>buffer.buf, buffer.len, &is_end)
+            used = split_array(&rows, <const char *>buffer.buf, buffer.len, may_end, &is_end, &nesting)
         if used < 0:
             raise MemoryError
-        return PyBytes_FromStringAndSize(rows.views, rows.count * VIEW_BYTES), rows.count, used, is_end
+        views = PyBytes_FromStringAndSize(rows.views, rows.count * VIEW_BYTES)
+        return views, rows.count, used, is_end, nesting.wrong
     finally:
+        free(nesting.is_object)
+        free(rows.views)
+        PyBuffer_Release(&buffer)
+
+
+def split_documents(data not None):
+    """Cut JSON objects and arrays that stand one after another, with nothing but blanks between them.
+
+    Args: data: text from the beginning of a document on.
+    Returns: (views of the whole documents, their number, bytes used, where the text is no JSON or another value, -1 if
+    all that was looked at is right). All bytes are used if no document is begun behind the last whole one.
+    """
+    cdef Py_buffer buffer
+    cdef ViewList rows
+    cdef Nesting nesting
+    cdef Py_ssize_t used
+    memset(&rows, 0, sizeof(rows))
+    memset(&nesting, 0, sizeof(nesting))
+    nesting.wrong = -1
+    hold_text(data, &buffer)
+    try:
+        with nogil:
+            used = split_all_documents(&rows, <const char *>buffer.buf, buffer.len, &nesting)
+        if used < 0:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(rows.views, rows.count * VIEW_BYTES), rows.count, used, nesting.wrong
+    finally:
+        free(nesting.is_object)
         free(rows.views)
         PyBuffer_Release(&buffer)
 

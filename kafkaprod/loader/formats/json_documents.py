@@ -1,7 +1,4 @@
-"""Cut JSON documents that stand one after another, pretty or not, and find the array that a field of an object has.
-
-Brackets and strings are looked at, nothing else: what a document has is forwarded unchanged, as lines are.
-"""
+"""Find the array that a field of a JSON object has, and check what stands around it."""
 
 from __future__ import annotations
 
@@ -9,73 +6,29 @@ import json
 import re
 from typing import Final
 
-import numpy as np
-
-from kafkaprod.loader.formats.text import Cut, TextBytes
+from kafkaprod.loader.formats.text import TextBytes
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.opening import WholeInput
 from kafkaprod.loader.opening.source import Source
 
 READ_BYTES: Final = 64 << 10
-_LONGEST_INLINE: Final = 12  # bytes of a row that a view has itself
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]]', re.DOTALL)
-_TOKEN_OF_OBJECT: Final = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[{}\[\]:,]', re.DOTALL)
-_CLOSING: Final = {b"{": b"}", b"[": b"]"}
+# Without possessive quantifiers a string takes 120 bytes of memory for each of its characters.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[{}\[\]:,]', re.DOTALL)
 _NOT_BLANK: Final = re.compile(rb"[^ \t\r\n]")
 
 
-def split_documents(source: Source, text: TextBytes, is_last: bool) -> Cut:
-    """Cut whole documents off a text.
+def not_json(source: Source, text: TextBytes, offset: int, wrong: int, wanted: str = "a JSON array") -> LoadError:
+    """Return the error for a byte that has no place in JSON.
 
-    Raises:
-        LoadError: It is cut off within a document, has none, or brackets that do not belong together.
+    Args:
+        source: The input.
+        text: A part of it.
+        offset: Where that begins in the input.
+        wrong: Where the byte is in `text`.
+        wanted: What the input should be.
     """
-    starts: list[int] = []
-    ends: list[int] = []
-    open_brackets: list[bytes] = []
-    end = start = 0
-    for found in _TOKEN.finditer(text):
-        token = found[0]
-        if not open_brackets:
-            start = found.start()
-            if token not in _CLOSING or _NOT_BLANK.search(text, end, start):
-                raise _other_text(source)
-            open_brackets.append(_CLOSING[token])
-        elif token in _CLOSING:
-            open_brackets.append(_CLOSING[token])
-        elif token[:1] == b'"':
-            if token[-1:] != b'"' or len(token) == 1:
-                break
-        elif token != open_brackets.pop():
-            raise LoadError(f"{source.name}: a bracket is not closed in a document behind {len(starts):,} of this part")
-        elif not open_brackets:
-            end = found.end()
-            starts.append(start)
-            ends.append(end)
-    if is_last and open_brackets:
-        raise LoadError(f"{source.name} is cut off: its last document does not end")
-    if is_last and _NOT_BLANK.search(text, end):
-        raise _other_text(source)
-    used = len(text) if is_last else end
-    return Cut(_views_of(text, starts, ends), len(starts), used)
-
-
-def _other_text(source: Source) -> LoadError:
-    return LoadError(f"{source.name} is not a sequence of JSON objects and arrays: other text stands beside them")
-
-
-def _views_of(text: TextBytes, starts: list[int], ends: list[int]) -> bytes:
-    """Return views of parts of a text: length and first bytes, then the place, or all bytes of a short one."""
-    views = np.zeros((len(starts), 4), dtype=np.int32)
-    views[:, 3] = starts
-    views[:, 0] = np.array(ends, dtype=np.int32) - views[:, 3]
-    heads = views.view(np.uint8)
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        part = bytes(text[start : end if end - start <= _LONGEST_INLINE else start + 4])
-        if end - start <= _LONGEST_INLINE:
-            views[place, 1:] = 0
-        heads[place, 4 : 4 + len(part)] = np.frombuffer(part, dtype=np.uint8)
-    return views.tobytes()
+    shown = bytes(text[wrong : wrong + 20]).decode(errors="backslashreplace")
+    return LoadError(f"{source.name} is not {wanted}: at byte {offset + wrong:,}, {shown!r}, it is no JSON")
 
 
 def find_elements(stream: WholeInput, source: Source, field: str, max_bytes: int) -> int:
@@ -129,7 +82,7 @@ def _find_array(text: bytes, field: bytes) -> tuple[int | None, list[bytes] | No
     first = _NOT_BLANK.search(text.removeprefix(b"\xef\xbb\xbf"))
     if first is not None and first[0] != b"{":
         return None, []
-    for found in _TOKEN_OF_OBJECT.finditer(text):
+    for found in _TOKEN.finditer(text):
         token = found[0]
         if token[:1] == b'"':
             if token[-1:] != b'"' or len(token) == 1:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from kafkaprod._core.text.row_splitter import split_elements
-from kafkaprod.loader.formats.json_documents import check_rest_of_object, find_elements, split_documents
+from kafkaprod._core.text.row_splitter import split_documents, split_elements
+from kafkaprod.loader.formats.json_documents import check_rest_of_object, find_elements, not_json
 from kafkaprod.loader.formats.lines import LineCounter
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.formats.text import (
@@ -41,19 +41,58 @@ def read_array(source: Source, plan: RowPlan, row: int, offset: int, field: str 
     if offset == 0:
         offset = elements_start(source, plan, field)
 
-    def split(text: TextBytes, is_last: bool) -> Cut:
-        views, count, used, is_end = split_elements(text)
-        if is_last and not is_end:
-            raise LoadError(f"{source.name} is cut off: the JSON array does not end")
-        return Cut(views, count, used, is_end)
-
     rest = partial(check_rest_of_object, max_bytes=plan.max_row_bytes) if field else None
-    yield from _blocks(source, plan, row, offset, split, rest)
+    yield from _blocks(source, plan, row, offset, _Elements(source, offset), rest)
+
+
+class _Elements:
+    """Cuts the elements of an array, text after text.
+
+    Args:
+        source: The input.
+        offset: Where the first text begins.
+    """
+
+    def __init__(self, source: Source, offset: int) -> None:
+        self._source = source
+        self._offset = offset
+        self._is_start = True  # no element was cut yet: the array may end
+
+    def __call__(self, text: TextBytes, is_last: bool) -> Cut:
+        """Cut whole elements. Raises LoadError: the array is cut off, or no JSON where the first one should be."""
+        views, count, used, is_end, wrong = split_elements(text, self._is_start)
+        if not count and not is_end:
+            if wrong >= 0:
+                raise not_json(self._source, text, self._offset, wrong)
+            if is_last:
+                raise LoadError(f"{self._source.name} is cut off: the JSON array does not end")
+        self._is_start = self._is_start and not count
+        self._offset += used
+        return Cut(views, count, used, is_end)
 
 
 def read_documents(source: Source, plan: RowPlan, row: int, offset: int) -> Iterator[RowBlock]:
     """Read blocks of a file of JSON documents, one after another; each is forwarded unchanged."""
-    yield from _blocks(source, plan, row, offset or text_start(source), partial(split_documents, source), None)
+    offset = offset or text_start(source)
+    yield from _blocks(source, plan, row, offset, _Documents(source, offset), None)
+
+
+class _Documents:
+    """Cuts documents, text after text; see `_Elements`."""
+
+    def __init__(self, source: Source, offset: int) -> None:
+        self._source = source
+        self._offset = offset
+
+    def __call__(self, text: TextBytes, is_last: bool) -> Cut:
+        """Cut whole documents. Raises LoadError: one is cut off, or no JSON where the first one should be."""
+        views, count, used, wrong = split_documents(text)
+        if not count and wrong >= 0:
+            raise not_json(self._source, text, self._offset, wrong, "objects and arrays one after another")
+        if not count and is_last and used < len(text):
+            raise LoadError(f"{self._source.name} is cut off: its last document does not end")
+        self._offset += used
+        return Cut(views, count, used)
 
 
 def _blocks(

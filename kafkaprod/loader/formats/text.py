@@ -173,15 +173,17 @@ def pieces(
     with open_source(source) as stream:
         skip_to(stream, source, offset)
         buffer = bytearray(room_for(source, offset))
-        filled = 0
+        filled = seen = count = 0
         is_last = False
-        while not is_last:
-            read = (_fill if fills else WholeInput.readinto)(stream, memoryview(buffer)[filled:])
+        while count or not is_last:  # an error behind the last rows comes after them
+            read = 0 if is_last else (_fill if fills else WholeInput.readinto)(stream, memoryview(buffer)[filled:])
             is_last = not read
             filled += read
             if not filled:
                 split(b"", True)
                 return
+            if read and filled < _enough(source, seen) and filled < len(buffer):
+                continue
             text = memoryview(buffer)[:filled]
             views, count, used, is_end, malformed = split(text, is_last)
             if max(used, filled - used) > max_row_bytes:
@@ -194,10 +196,21 @@ def pieces(
                 (check_rest or _check_nothing_follows)(stream, source, bytes(text[used:]))
                 return
             filled -= used
+            seen = filled
             if filled > len(buffer) // 2:  # a long row: more room for the rest of it
                 buffer = _grown(text[used:], len(buffer))
             elif used:
                 buffer[:filled] = text[used:]
+
+
+def _enough(source: Source, seen: int) -> int:
+    """Return with how many bytes it is worth to look again for the end of a row, where `seen` bytes do not have it.
+
+    With each read, the work for a long row would grow with the square of its length. From a pipe a row may come slowly,
+    and its end must not wait for the next one.
+    """
+    is_slow = source.pipe is not None and source.compression == "none"
+    return seen if is_slow or seen < LEAST_BYTES else seen + seen // 2
 
 
 def _check_nothing_follows(stream: WholeInput, source: Source, rest: bytes) -> None:

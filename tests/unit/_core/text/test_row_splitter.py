@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from kafkaprod._core.text.row_splitter import (
     FIELD_FOUND,
     FIELD_MISSING,
     find_fields,
+    split_documents,
     split_elements,
     split_keys,
     split_lines,
@@ -54,13 +56,73 @@ def test_elements_of_an_array_are_those_that_json_reads(
 ) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=False).encode("utf-8", "surrogatepass")[1:]
     place = data.draw(st.integers(0, len(text)))
-    first, _, used, is_end = split_elements(text[:place])
+    first, count, used, is_end, wrong = split_elements(text[:place])
+    assert wrong == -1
     found = rows(first, text[:place])
     if not is_end:
-        second, _, _, is_end = split_elements(text[used:])
+        second, _, _, is_end, _ = split_elements(text[used:], not count)
         found += rows(second, text[used:])
     assert is_end
     assert [json.loads((row or b"").decode("utf-8", "surrogatepass")) for row in found] == values
+
+
+VALID: Final = (
+    *("0", "-0", "-0.0", "1e5", "1E+5", "1.5e-3", "12345678901234567890", "true", "false", "null", '""', "[]", "{}"),
+    *('"\\u00e9\\ud800"', r'"\"\\\/\b\f\n\r\t"', '"\x7f\u2028é"', '{"a":{"a":[[],[{}]]},"a":0}', " [ 1 , 2 ] "),
+    "[" * 1000 + "]" * 1000,
+)
+INVALID: Final = (
+    *(",", "1,", ",1", "1,,2", "1 2", "1 true", '"a" "b"', '"a"1', "{}{}", "[][]", "{} 1", "1]2", "1;2", "1\v"),
+    *("00", "01", "-", "-01", "+1", ".5", "1.", "1.e5", "1e", "1e+", "1.5.5", "0x1", "1a", "0e+-1", "1_000", "--1"),
+    *("NaN", "-NaN", "Infinity", "-Infinity", "nan", "tru", "truer", "True", "nul", "nulll", "falsy", "undefined"),
+    *("'a'", '"a', '"\\', '"\\a"', '"\\u12"', '"\\u12g4"', '"\\x41"', '"\t"', '"a\nb"', '"\0"', "a", "\\", "é"),
+    *("[", "]", "{", "}", "[}", "{]", "[1,]", "[,]", "[,1]", "[1,,2]", "[1 2]", "[1:2]", '["a":1]', "[[]", "[]]"),
+    *('{"a"}', '{"a":}', '{"a" 1}', '{"a",1}', '{"a":1,}', '{,"a":1}', '{"a":1,,"b":2}', '{"a":1 "b":2}', "{a:1}"),
+    *("{1:1}", "{null:1}", '{"a":1:2}', '{"a":b}', '{"a":1}}', "{[]:1}", '{"a"::1}', "// no", "/* no */ 1", "1 # no"),
+    "\ufeff1",
+)
+
+
+@pytest.mark.parametrize("text", VALID)
+def test_a_value_of_json_is_cut_as_it_is_written(text: str) -> None:
+    data = text.encode()
+    views, _, used, is_end, wrong = split_elements(data + b",1]")
+    assert (rows(views, data + b",1]"), used, is_end, wrong) == ([data.strip(), b"1"], len(data) + 3, True, -1)
+    for kind, end in ((b'{"a":%s}', b""), (b"[%s]", b" ")):
+        document = kind % data
+        views, _, used, wrong = split_documents(document * 2 + end)
+        assert (rows(views, document * 2 + end), used, wrong) == (
+            [document] * 2,
+            2 * len(document + end) - len(end),
+            -1,
+        )
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_what_is_no_json_is_cut_into_no_rows(text: str) -> None:
+    data = text.encode() + b"]"
+    _, _, used, is_end, _ = split_elements(data)
+    assert not is_end or used < len(data), "the array ended, and was right"
+    with pytest.raises(ValueError):
+        json.loads(b"[" + data, parse_constant=float_of_no_json)
+    _, _, used, wrong = split_documents(b"[" + data)
+    assert wrong >= 0 or used < len(data) + 1
+
+
+def float_of_no_json(text: str) -> float:
+    raise ValueError(text)
+
+
+@given(st.binary(max_size=30).map(lambda data: re.sub(rb"[^0-9eE+.,:\[\]{}\"\\trufalsn -]", b"1", data)))
+def test_an_array_is_whole_where_json_reads_it(text: bytes) -> None:
+    views, _, used, is_end, _ = split_elements(text + b"]")
+    try:
+        found = json.loads(b"[" + text + b"]")
+    except ValueError:
+        assert not is_end or used < len(text) + 1
+    else:
+        assert is_end
+        assert [json.loads(row or b"") for row in rows(views, text + b"]")] == found
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b", "key", "ke", "keyy"]), JSON_VALUES))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from kafkaprod.loader.finding.inputs import find_sources
-from kafkaprod.loader.formats import text
+from kafkaprod.loader.formats import json_texts, text
 from kafkaprod.loader.formats.readers import ReadOptions, read_rows
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan, Template
@@ -29,7 +31,13 @@ def elements(field: str) -> ReadOptions:
 
 
 def test_documents_one_after_another_are_sent_as_they_are_written(tmp_path: Path) -> None:
-    documents = [b'{\n  "a": "}\\" {",\n  "b": [1, {}]\n}', b"[1,\n2]", b"{}", '{"é":1}'.encode(), b'{"z":0123456789}']
+    documents = [
+        b'{\n  "a": "}\\" {",\n  "b": [1, {}]\n}',
+        b"[1,\n2]",
+        b"{}",
+        '{"é":1}'.encode(),
+        b'{"z":0.123456789E+5}',
+    ]
     for between in (b"\n", b"", b" \r\n\t"):
         data = b"\xef\xbb\xbf" + between.join(documents) + between
         assert read(tmp_path / "a.json", data, "documents") == documents
@@ -54,10 +62,11 @@ def test_documents_longer_than_a_piece_are_read_and_have_keys(tmp_path: Path, mo
     [
         (b'{"a":1}\n{"a":', "its last document does not end"),
         (b'{"a":1}\n{"a":"}', "its last document does not end"),
-        (b'{"a":1} 2', "other text stands beside them"),
-        (b'{"a":1} "x" {}', "other text stands beside them"),
-        (b"soon", "other text stands beside them"),
-        (b'{"a":[1}', "a bracket is not closed"),
+        (b'{"a":1} 2', "at byte 8, '2', it is no JSON"),
+        (b'{"a":1} "x" {}', "at byte 8, '\"x\" {}', it is no JSON"),
+        (b"soon", "not objects and arrays one after another: at byte 0, 'soon', it is no JSON"),
+        (b'{"a":[1}', "at byte 7, '}', it is no JSON"),
+        (b'{"a":NaN}', "at byte 5, 'NaN}', it is no JSON"),
     ],
 )
 def test_what_is_no_whole_document_is_an_error(tmp_path: Path, data: bytes, message: str) -> None:
@@ -90,6 +99,43 @@ def test_an_object_that_is_damaged_or_has_no_such_array_is_an_error(
 ) -> None:
     with pytest.raises(kind, match=message):
         read(tmp_path / "a.json", data, None, elements("features"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "place"),
+    [("json", b"[" + b"123456,\n" * 20 + b",1]", 161), ("documents", b'{"a":1}\n' * 20 + b"1", 160)],
+)
+def test_rows_before_what_is_no_json_are_sent_and_the_place_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, place: int
+) -> None:
+    monkeypatch.setattr(text, "PIECE_BYTES", 64)
+    monkeypatch.setattr(text, "LEAST_BYTES", 64)
+    (tmp_path / "a.json").write_bytes(data)
+    (source,) = find_sources([str(tmp_path / "a.json")], kind)
+    blocks = read_rows(source, ReadOptions(RowPlan("")))
+    counts: list[int] = []
+    with pytest.raises(LoadError, match=rf"at byte {place}, '.*', it is no JSON"):
+        counts.extend(block.row_count for block in blocks)
+    assert sum(counts) == 20
+
+
+@pytest.mark.parametrize("kind", ["json", "documents"])
+def test_a_long_row_costs_time_and_memory_by_its_length_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    data = b'["%s"]' % os.urandom(2 << 20).hex().encode()
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(data, 1))
+    (source,) = find_sources([str(tmp_path / "a.json.gz")], kind)
+    looked_at = []
+    split = getattr(json_texts, "split_elements" if kind == "json" else "split_documents")
+
+    def counted(text: memoryview, *more: bool) -> object:
+        looked_at.append(len(text))
+        return split(text, *more)
+
+    monkeypatch.setattr(json_texts, "split_elements" if kind == "json" else "split_documents", counted)
+    assert sum(block.row_count for block in read_rows(source, ReadOptions(RowPlan("")))) == 1
+    assert sum(looked_at) < 8 * len(data)
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl"])
