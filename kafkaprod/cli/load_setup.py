@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -81,7 +82,8 @@ def earlier_manifest(
     inputs = [describe_source(source) for source in sources]
     if not options.resume:
         # A pipe may have other content.
-        again = sum(each in manifest.inputs and not is_pipe_name(each["path"]) for each in inputs)
+        known = {json.dumps(each, sort_keys=True) for each in manifest.inputs}
+        again = sum(json.dumps(each, sort_keys=True) in known and not is_pipe_name(each["path"]) for each in inputs)
         _refuse_to_begin(manifest, file, again, len(inputs), client=client)
         return None
     if manifest.inputs != inputs:

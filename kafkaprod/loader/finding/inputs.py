@@ -13,6 +13,7 @@ from kafkaprod.loader.finding.delta_tables import delta_files, is_delta_table
 from kafkaprod.loader.finding.folders import check_same_columns, folder_columns, typed_columns
 from kafkaprod.loader.finding.iceberg_tables import iceberg_files, is_iceberg_table
 from kafkaprod.loader.finding.paths import find_paths, is_hidden
+from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source, zip_members
 from kafkaprod.loader.opening.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
@@ -216,6 +217,7 @@ def _sources_at(path: str, options: InputOptions) -> Iterator[Source]:
 
 def _with_formats(base: Source, suffixes: list[str], head: bytes, options: InputOptions) -> Iterator[Source]:
     if base.compression == "zip":
+        base = replace(base, archive=ZipArchive())
         yield from _members(base, zip_members(base), options)
         return
     kind = options.format or _format(base.name, _without_codec(suffixes), head, base.compression)
@@ -249,7 +251,7 @@ def _members(base: Source, members: Sequence[zipfile.ZipInfo], options: InputOpt
     if any(info.filename == _WORKBOOK for info in members):
         raise LoadRefusedError(f"{base.name} is a document of Excel or Word: save its sheet as CSV")
     for info in members:
-        if any(map(is_hidden, info.filename.split("/"))):  # __MACOSX, .DS_Store
+        if any(is_hidden(part) for part in info.filename.split("/") if part not in (".", "..")):  # __MACOSX, .DS_Store
             continue
         source = replace(base, member=info.filename)
         kind = options.format or _format(source.name, _suffixes(info.filename), b"", base.compression)

@@ -14,19 +14,17 @@ import contextlib
 import io
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
+from kafkaprod.loader.opening.archives import ERRORS_OF_ZIP, ZipArchive, check_members
 from kafkaprod.loader.opening.decompression import DecompressedStream
 from kafkaprod.loader.opening.encodings import UTF8, Utf8Stream
-from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.pipes import STDIN, open_stdin_file
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
-ARCHIVE_READ_BYTES: Final = 128 << 10
 MOST_ROOM_BYTES: Final = 64 << 20
-_ERRORS_OF_ZIP: Final = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 class WholeInput(io.RawIOBase):
@@ -93,7 +91,7 @@ class WholeInput(io.RawIOBase):
         """Turn errors of reading into ours."""
         try:
             yield
-        except _ERRORS_OF_ZIP as error:
+        except ERRORS_OF_ZIP as error:
             raise LoadError(f"{self._source.name} is damaged or cut off: {error}") from error
         except OSError as error:
             raise LoadError(f"{self._source.name} cannot be read: {error}") from error
@@ -136,12 +134,16 @@ def open_source(source: Source) -> Iterator[WholeInput]:
     """
     with contextlib.ExitStack() as stack:
         stream: Any
-        raw = stack.enter_context(open_raw(source))
-        file = None if source.pipe is not None else raw
+        archive = source.archive or ZipArchive()
+        if source.compression == "zip":
+            members, file = archive.open(source.path, source.name, source.pipe)
+        else:
+            raw = stack.enter_context(open_raw(source))
+            file = None if source.pipe is not None else raw
         if file is not None:
             source.check_unchanged(os.fstat(file.fileno()))
         if source.compression == "zip":
-            stream = stack.enter_context(_open_member(stack.enter_context(_open_archive(source, raw)), source))
+            stream = stack.enter_context(_open_member(members, source))
         elif source.compression == "none":
             stream = raw
         else:
@@ -177,44 +179,15 @@ def keep_digest(source: Source) -> None:
 
 
 def zip_members(source: Source) -> list[zipfile.ZipInfo]:
-    """Return the files of an archive.
-
-    Raises:
-        LoadRefusedError: It is no whole archive, a file in it has no name, or two have the same, of which only one
-            could be read.
-    """
-    with open_raw(source) as raw, _open_archive(source, raw) as archive:
-        members = archive.infolist()
-    names = [info.filename for info in members]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise LoadRefusedError(
-            f"{source.name} has {names.count(twice)} files named {twice!r}: unpack it and load the files"
-        )
-    if "" in names:
-        raise LoadRefusedError(f"{source.name} is damaged: one of its files has no name")
-    filled = next((info.filename for info in members if info.is_dir() and info.file_size), None)
-    if filled is not None:
-        raise LoadRefusedError(f"{source.name} is damaged: its directory {filled!r} has content")
+    """Return the files of an archive. Raises LoadRefusedError: it is no whole archive, or not all can be read."""
+    archive = source.archive or ZipArchive()
+    members = archive.open(source.path, source.name, source.pipe)[0].infolist()
+    check_members(members, source.name)
     return [info for info in members if not info.is_dir()]
-
-
-@contextlib.contextmanager
-def _open_archive(source: Source, raw: io.RawIOBase) -> Iterator[zipfile.ZipFile]:
-    with contextlib.ExitStack() as stack:
-        if source.pipe is not None:
-            file: IO[bytes] = source.pipe.spool()
-        else:
-            file = stack.enter_context(io.BufferedReader(raw, ARCHIVE_READ_BYTES))
-        try:
-            archive = stack.enter_context(zipfile.ZipFile(file))
-        except (*_ERRORS_OF_ZIP, OSError, ValueError) as error:  # also for places outside of it, and names of no text
-            raise LoadRefusedError(f"{source.name} is not a whole zip archive: {error}") from error
-        yield archive
 
 
 def _open_member(archive: zipfile.ZipFile, source: Source) -> IO[bytes]:
     try:
         return archive.open(source.member)
-    except (*_ERRORS_OF_ZIP, KeyError, ValueError, OSError) as error:
+    except (*ERRORS_OF_ZIP, KeyError, ValueError, OSError) as error:
         raise LoadError(f"{source.name} cannot be read out of its archive: {error}") from error

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.encodings import UTF8
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.pipes import STDIN, Pipe
@@ -27,6 +28,7 @@ class Source:
         inode: Device and number of the file when it was found; None: not known, or not the same on all machines.
         encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
+        archive: The zip archive that it is a member of, which all of them share.
         folder_columns: Name and value of the columns that its folders are named for: `year=2024`.
         table_version: The version of the Delta table, or the snapshot of the Iceberg table, that it is a file of; None:
             of none.
@@ -42,6 +44,7 @@ class Source:
     encoding: str | None = None
     inode: tuple[int, int] | None = field(default=None, compare=False, repr=False)
     pipe: Pipe | None = field(default=None, compare=False, repr=False)
+    archive: ZipArchive | None = field(default=None, compare=False, repr=False)
     folder_columns: FolderColumns = ()
     table_version: int | None = field(default=None, compare=False)
     table_columns: tuple[TableColumn, ...] | None = field(default=None, compare=False, repr=False)
