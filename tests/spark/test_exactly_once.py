@@ -33,6 +33,7 @@ from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task, write_task
+from tests.kafka.reading import end_offsets
 from tests.spark.streams import run_stream
 from tests.spark.topics import committed_values
 from tests.support.broker.fixtures_broker import wait_until
@@ -342,7 +343,9 @@ def test_attempt_whose_transaction_is_ended_for_its_twin_waits_for_it(
             broker.faults.on(api, delay(1))
         outcome = pool.submit(first)
         assert has_begun.wait(60)
-        wait_until(lambda: broker.faults.fired_count(ApiKey.PRODUCE) > 0, "the first rows")
+        # All that are sent by now: a request on its way would be refused before the count, and nothing after it.
+        written = len(VALUES) // 2 if refused is ApiKey.PRODUCE else len(VALUES)
+        wait_until(lambda: end_offsets(broker.bootstrap_servers, "t")[0] >= written, "the rows in the log")
         fence = InitProducerIdRequest(transactional_id="kafkaprod-q-0", transaction_timeout_ms=60_000)
         with RawClient(broker.bootstrap_servers) as client:
             answer = client.call(fence, InitProducerIdResponse, 4)
