@@ -60,4 +60,4 @@ cdef class Field:
     cdef bytes json_key             # '"name":', escaped
 
 
-cdef Field read_field(const ArrowSchema *schema, str path=*, int depth=*)
+cdef Field read_field(const ArrowSchema *schema)

@@ -16,6 +16,7 @@ from kafkaprod.errors import InvalidRecordError
 cdef enum:
     MOST_DEPTH = 64                 # of nested types: beyond it a schema is taken for a circle
     MOST_CHILDREN = 1 << 20
+    MOST_FIELDS = 1 << 17           # nested ones included
 
 cdef dict PLAIN = {
     "n": (NULL_TYPE, 0, "null"),
@@ -59,22 +60,32 @@ cdef class Field:
 forbid_new(Field)
 
 
-cdef Field read_field(const ArrowSchema *schema, str path="", int depth=0):
+cdef Field read_field(const ArrowSchema *schema):
     """The schema as Fields. Raises InvalidRecordError for a struct that breaks the specification."""
+    cdef int64_t left = MOST_FIELDS
+    return _read_field(schema, "", 0, &left)
+
+
+cdef Field _read_field(const ArrowSchema *schema, str path, int depth, int64_t *left):
+    """As `read_field`; `left` is how many more fields the schema may have: structs may share a child, forged ones
+    twice at each depth."""
     cdef Field field = Field.__new__(Field)
     cdef int64_t i
     if schema is NULL or schema.release is NULL or schema.format is NULL:
         raise InvalidRecordError(f"the Arrow schema{path} is released or has no format")
     if depth > MOST_DEPTH:
         raise InvalidRecordError(f"the Arrow schema{path} is nested more than {MOST_DEPTH} deep")
+    left[0] -= 1
+    if left[0] < 0:
+        raise InvalidRecordError(f"the Arrow schema has more than {MOST_FIELDS} fields, nested ones included")
     if not 0 <= schema.n_children <= MOST_CHILDREN or (schema.n_children > 0 and schema.children is NULL):
         raise InvalidRecordError(f"the Arrow schema{path} has n_children={schema.n_children} but no such children")
     field.name = "" if schema.name is NULL else (<bytes>schema.name).decode("utf-8", "replace")
     field.json_key = encode_basestring(field.name).encode("utf-8", "replace") + b":"
-    field.children = tuple([read_field(schema.children[i], f"{path}[{i}]", depth + 1) for i in range(schema.n_children)])
+    field.children = tuple([_read_field(schema.children[i], f"{path}[{i}]", depth + 1, left) for i in range(schema.n_children)])
     _read_format(field, (<bytes>schema.format).decode("utf-8", "replace"))
     if schema.dictionary is not NULL:
-        field.dictionary = read_field(schema.dictionary, f"{path}.dictionary", depth + 1)
+        field.dictionary = _read_field(schema.dictionary, f"{path}.dictionary", depth + 1, left)
         field.type_name = f"dictionary<values={field.dictionary.type_name}, indices={field.type_name}>"
         field.index_kind = field.kind
         field.kind = DICTIONARY if INT8 <= field.kind <= UINT64 else UNSUPPORTED

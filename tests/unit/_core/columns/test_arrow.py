@@ -235,6 +235,14 @@ HOSTILE = {
 }
 
 
+def test_structs_that_share_their_children_are_refused_before_they_are_all_read():
+    made = HandMade("i", 1, [None, bytes(4)])
+    for _ in range(40):
+        made = HandMade("+s", 1, [None], [made, made])
+    with pytest.raises(InvalidRecordError, match="has more than 131072 fields, nested ones included"):
+        only_batch(made)
+
+
 @pytest.mark.parametrize("made", HOSTILE.values(), ids=HOSTILE)
 def test_a_struct_that_lies_is_refused_with_the_column(made):
     source, message = made
