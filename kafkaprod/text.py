@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Control characters (C0 but the tab, DEL, C1), line and paragraph separators, changes of direction, lone surrogates.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters (C0 but the tab, DEL, C1), line and paragraph separators, changes of direction and marks of it,
+# tags (texts that no terminal shows), lone surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
+)
 _SHORT = {"\n": "\\n", "\r": "\\r"}
 
 
@@ -33,6 +36,8 @@ def printable(text: str, limit: int | None = None) -> str:
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
     number = ord(character)
+    if number > 0xFFFF:
+        return f"\\U{number:08x}"
     return _SHORT.get(character) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
 
 

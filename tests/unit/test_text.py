@@ -18,6 +18,8 @@ from kafkaprod.text import address_text, counted, printable
         ("\x9b31m \x85 \x7f \x00", r"\x9b31m \x85 \x7f \x00"),
         ("\u202egnp.exe\u2028", r"\u202egnp.exe\u2028"),
         ("\ud800", r"\ud800"),
+        ("a\u200eb\u200f\u061c", r"a\u200eb\u200f\u061c"),
+        ("\U000e0041\U000e007f", r"\U000e0041\U000e007f"),
     ],
 )
 def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
