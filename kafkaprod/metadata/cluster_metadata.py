@@ -275,8 +275,8 @@ class Metadata:
 
     def _check(self, response: MetadataResponse) -> None:
         """Raise KafkaError for an answer that is unusable as a whole."""
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._is_rebootstrap_required = True
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self.snapshot.nodes:
+            self._is_rebootstrap_required = True  # without nodes it has just started over: it waits longer each time
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="METADATA")
         if not response.brokers:

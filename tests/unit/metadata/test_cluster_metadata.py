@@ -9,6 +9,7 @@ import pytest
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthorizationError, BrokerError, ConnectionLostError
 from kafkaprod.metadata import Metadata
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -576,6 +577,21 @@ def test_rebootstrap_starts_over_with_topics_but_without_leaders() -> None:
     assert metadata.take_changes() == ["a"]
     assert exchange(metadata, 50, answer(topic("a", [1, 2], [3, 3]))) == ["a"]
     assert leaders(metadata) == (1, 2)
+
+
+def test_a_cluster_that_always_wants_a_new_start_is_asked_less_and_less_often() -> None:
+    metadata = knowing(topic("a"))
+    metadata.request_update()
+    exchange(metadata, 100, answer(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
+    assert metadata.should_rebootstrap(100)
+    metadata.on_rebootstrap(100)
+    now_ms, waits = 100, []
+    for _ in range(5):
+        exchange(metadata, now_ms, answer(error_code=ErrorCode.REBOOTSTRAP_REQUIRED))
+        assert not metadata.should_rebootstrap(now_ms)
+        waits.append(metadata.next_refresh_ms(now_ms))
+        now_ms += waits[-1]
+    assert waits == [100, 200, 400, 800, 1000]
 
 
 def test_late_outcome_of_a_request_before_starting_over_is_ignored() -> None:
