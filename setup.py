@@ -3,7 +3,8 @@
 KAFKAPROD_DEBUG=1 builds with assertions and poisoned memory.
 KAFKAPROD_PORTABLE=1 builds, on Linux, the code of systems that have neither epoll nor futexes.
 KAFKAPROD_SANITIZE=address,undefined (or thread) builds with those sanitizers; see tests/sanitizers/README.md.
-GITHUB_REPOSITORY, set by the workflow, makes the links of the package's description absolute.
+KAFKAPROD_REPOSITORY, an address that the project's workflow gives with the revision KAFKAPROD_REVISION, makes the links
+of the package's description absolute. Variables that any workflow has would name whoever builds the package in theirs.
 """
 
 import os
@@ -94,12 +95,12 @@ class ParallelBuild(build_ext):
 def description(text, environment=os.environ):
     """Return README.md for a package index, which has only this page: links and pictures lead to the repository.
 
-    Without GITHUB_REPOSITORY (a build by hand) the text stays as it is.
+    Without KAFKAPROD_REPOSITORY (a build elsewhere) the text stays as it is.
     """
-    repository = _repository(environment)
-    if repository is None:
+    repository = environment.get("KAFKAPROD_REPOSITORY")
+    if not repository:
         return text
-    revision = environment.get("GITHUB_REF_NAME") or "main"
+    revision = environment.get("KAFKAPROD_REVISION") or "main"
 
     def absolute(match):
         kind = "raw" if match[1].startswith("!") else "blob"
@@ -110,8 +111,8 @@ def description(text, environment=os.environ):
 
 def project_urls(environment=os.environ):
     """Return the addresses that a package index shows beside the description."""
-    repository = _repository(environment)
-    if repository is None:
+    repository = environment.get("KAFKAPROD_REPOSITORY")
+    if not repository:
         return {}
     return {
         "Source": repository,
@@ -119,11 +120,6 @@ def project_urls(environment=os.environ):
         "Changelog": f"{repository}/blob/main/CHANGELOG.md",
         "Issues": f"{repository}/issues",
     }
-
-
-def _repository(environment):
-    name = environment.get("GITHUB_REPOSITORY")
-    return f"{environment.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}" if name else None
 
 
 class Described(Distribution):

@@ -54,7 +54,9 @@ def check_files(names: list[str], version: str) -> None:
 def check_links(name: str, description: str) -> None:
     """Refuse a description whose links lead to files beside it."""
     if relative := re.findall(r"\]\((?!\w+:|#)([^)\s]+)\)", description):
-        raise NotReadyError(f"{name}: relative links ({', '.join(relative[:3])}): build it with GITHUB_REPOSITORY set")
+        raise NotReadyError(
+            f"{name}: relative links ({', '.join(relative[:3])}): build it with KAFKAPROD_REPOSITORY set"
+        )
 
 
 def described(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-BUILD = {"GITHUB_REPOSITORY": "owner/name", "GITHUB_REF_NAME": "v1.2.3"}
+BUILD = {"KAFKAPROD_REPOSITORY": "https://github.com/owner/name", "KAFKAPROD_REVISION": "v1.2.3"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
