@@ -27,7 +27,7 @@ from kafkaprod.config.kinds import (
 )
 from kafkaprod.config.option import HIGH, LOW, MEDIUM, REQUIRED, Section
 from kafkaprod.config.secret import Secret
-from kafkaprod.config.secret_sources import SecretSources
+from kafkaprod.config.secret_sources import SecretSources, UrlPrefixes
 
 if TYPE_CHECKING:
     import ssl
@@ -77,11 +77,21 @@ class ConnectionOptions:
         None,
         SecretSources(),
         LOW,
-        "Which variables and files the other options may name, for programs that take options from others: "
-        "`env:NAME`, `env:PREFIX*`, `file:/PATH`, `file:/DIRECTORY/`, or `none`. It concerns secrets given as `env:` "
-        "or `file:`, and files of tokens and assertions: what is in them is sent to servers that the same options "
-        "choose. None: any. The variable `KAFKAPROD_ALLOWED_SECRET_SOURCES` bounds all clients of a process; both "
+        "What the other options may name and use, for programs that take options from others: `env:NAME`, "
+        "`env:PREFIX*`, `file:/PATH`, `file:/DIRECTORY/`, `identity:aws`, `identity:azure`, `identity:kerberos`, or "
+        "`none`. It concerns secrets given as `env:` or `file:`, files of tokens, assertions, keys, certificates and "
+        "keytabs, and logins as what this machine or its environment is: servers that the same options choose see "
+        "them. None: any. The variable `KAFKAPROD_ALLOWED_SECRET_SOURCES` bounds all clients of a process; both "
         "must allow.",
+    )
+    allowed_urls: tuple[str, ...] | None = _SERVERS.option(
+        None,
+        UrlPrefixes(),
+        LOW,
+        "Addresses of HTTP servers that the other options may name, for programs that take options from others: "
+        "`https://HOST`, `https://HOST:PORT/PATH`, or `none`; what is below one is allowed. It concerns "
+        "`sasl_oauthbearer_token_endpoint_url`. None: any. The variable `KAFKAPROD_ALLOWED_URLS` bounds all clients "
+        "and schema registries of a process; both must allow.",
     )
     proxy_url: Secret | None = _SERVERS.option(
         None,

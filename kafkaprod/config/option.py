@@ -15,7 +15,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkaprod.config.kinds import Kind, MalformedError, SecretText, Translate, Url
+from kafkaprod.config.kinds import Hook, Kind, MalformedError, SecretText, Translate, Url
 from kafkaprod.config.secret import HIDDEN, without_query
 from kafkaprod.errors import ConfigError
 
@@ -95,6 +95,8 @@ class Option(NamedTuple):
     def _show_given(self, value: object) -> str:
         if isinstance(self.kind, SecretText):
             return HIDDEN
+        if isinstance(self.kind, Hook):
+            return f"<{type(value).__qualname__}>"  # a text may be a token, where what gives tokens is due
         if isinstance(self.kind, Url) and isinstance(value, str):
             value = without_query(value)
         if isinstance(value, list | tuple):

@@ -26,10 +26,16 @@ class OptionTypes(TypedDict, total=False):
     cluster that is not trusted could name any host and port that this machine reaches. A name allows every address of
     that host; an address or a network allows the addresses in it, whatever the name. If empty: all."""
     allowed_secret_sources: str | Sequence[str] | None
-    """Which variables and files the other options may name, for programs that take options from others: `env:NAME`,
-    `env:PREFIX*`, `file:/PATH`, `file:/DIRECTORY/`, or `none`. It concerns secrets given as `env:` or `file:`, and
-    files of tokens and assertions: what is in them is sent to servers that the same options choose. None: any. The
-    variable `KAFKAPROD_ALLOWED_SECRET_SOURCES` bounds all clients of a process; both must allow."""
+    """What the other options may name and use, for programs that take options from others: `env:NAME`, `env:PREFIX*`,
+    `file:/PATH`, `file:/DIRECTORY/`, `identity:aws`, `identity:azure`, `identity:kerberos`, or `none`. It concerns
+    secrets given as `env:` or `file:`, files of tokens, assertions, keys, certificates and keytabs, and logins as what
+    this machine or its environment is: servers that the same options choose see them. None: any. The variable
+    `KAFKAPROD_ALLOWED_SECRET_SOURCES` bounds all clients of a process; both must allow."""
+    allowed_urls: str | Sequence[str] | None
+    """Addresses of HTTP servers that the other options may name, for programs that take options from others:
+    `https://HOST`, `https://HOST:PORT/PATH`, or `none`; what is below one is allowed. It concerns
+    `sasl_oauthbearer_token_endpoint_url`. None: any. The variable `KAFKAPROD_ALLOWED_URLS` bounds all clients and
+    schema registries of a process; both must allow."""
     proxy_url: str | Secret | None
     """Connect to brokers through this proxy: `socks5://user:password@host:port`, `socks4://` or `http://` (CONNECT). It
     also resolves the brokers' names. Needs the extra `proxy`."""

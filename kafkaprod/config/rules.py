@@ -15,7 +15,7 @@ from kafkaprod.config.oauth_options import JWT_BEARER
 from kafkaprod.config.option import options_of
 from kafkaprod.config.producer_options import ProducerOptions
 from kafkaprod.config.secret import without_query
-from kafkaprod.config.secret_sources import VARIABLE, refused_source
+from kafkaprod.config.secret_sources import refusal
 from kafkaprod.config.topic_batching import batching_of
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
@@ -82,9 +82,9 @@ def _other_schemes(c: ProducerOptions) -> list[str]:
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
-        "`allowed_secret_sources`, if given, names the variables and files of secrets, tokens and assertions",
-        lambda c: refused_source(c, _SECRETS) is not None,
-        lambda c: _refused_place(c),
+        "`allowed_secret_sources` and `allowed_urls`, if given, name all places, identities and addresses in use",
+        lambda c: refusal(c, _SECRETS) is not None,
+        lambda c: refusal(c, _SECRETS) or "",
     ),
     Rule(
         "a protocol before an address in `bootstrap_servers` (`SSL://host:9093`) is `security_protocol`",
@@ -278,11 +278,15 @@ _SECRETS: Final[tuple[str, ...]] = tuple(
 )
 
 
-def _refused_place(c: ProducerOptions) -> str:
-    name, place = refused_source(c, _SECRETS) or ("", "")
-    return (
-        f"{name}={place} is not allowed: allowed_secret_sources, or the variable {VARIABLE}, does not name that place"
-    )
+def check_use(options: ProducerOptions) -> None:
+    """Check again, before what options name is used: a link may lead elsewhere since they were given.
+
+    Raises:
+        ConfigError: `allowed_secret_sources` or `allowed_urls` does not allow it.
+    """
+    text = refusal(options, _SECRETS)
+    if text is not None:
+        raise ConfigError(text)
 
 
 def _token_sources(c: ProducerOptions) -> list[str]:

@@ -27,7 +27,7 @@ from kafkaprod.config.kinds import (
 from kafkaprod.config.option import Option
 from kafkaprod.config.producer_config import OPTIONS
 from kafkaprod.config.refused import REFUSED_VALUES
-from kafkaprod.config.secret_sources import SecretSources
+from kafkaprod.config.secret_sources import SecretSources, UrlPrefixes
 from kafkaprod.config.topic_options import TopicOptionsKind
 
 _HEAD: Final = '''\
@@ -62,6 +62,7 @@ _TYPES: Final[Mapping[type, str]] = {
     Acks: 'Literal[-1, 0, 1, "-1", "0", "1", "all"]',
     Hosts: "str | Sequence[str]",
     SecretSources: "str | Sequence[str]",
+    UrlPrefixes: "str | Sequence[str]",
     Addresses: "str | Sequence[str | tuple[str, int]]",
     HookList: "Iterable[Any]",
     TlsContext: "ssl.SSLContext",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import kafkaprod
 from kafkaprod.config import OPTIONS, ProducerConfig
 from kafkaprod.config.kinds import MECHANISMS
+from kafkaprod.config.rules import check_use
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kafkaprod.net.proxy import Proxy
-    from kafkaprod.security.oauthbearer import TokenProvider
+    from kafkaprod.security.oauthbearer import BearerToken, TokenProvider
     from kafkaprod.security.tls import CertificateFiles
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -69,7 +70,7 @@ def proxy(config: ProducerConfig) -> Proxy | None:
         return None
     from kafkaprod.net.proxy import Proxy
 
-    return Proxy(config.proxy_url)
+    return Proxy(config.proxy_url, partial(check_use, config))
 
 
 def tls_context(config: ProducerConfig) -> ssl.SSLContext | None:
@@ -90,7 +91,7 @@ def certificate_files(config: ProducerConfig) -> CertificateFiles | None:
         return None
     from kafkaprod.security.tls import CertificateFiles
 
-    return CertificateFiles(config)
+    return CertificateFiles(config, partial(check_use, config))
 
 
 def password_credentials(config: ProducerConfig) -> PasswordLogins | None:
@@ -110,12 +111,24 @@ def password_credentials(config: ProducerConfig) -> PasswordLogins | None:
 def mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None = None) -> MechanismFactory | None:
     """Return the factory of SASL mechanisms, one for each login; None for a protocol without login.
 
+    What the options name is checked again for each login; the factory raises ConfigError.
+
     Args:
         config: Names the mechanism.
         credentials: What `password_credentials` returned.
     """
     if not config.security_protocol.startswith("SASL_"):
         return None
+    make = _mechanism_factory(config, credentials)
+
+    def make_checked(host: str) -> Mechanism:
+        check_use(config)
+        return make(host)
+
+    return make_checked
+
+
+def _mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None) -> MechanismFactory:
     name = str(config.sasl_mechanism)
     if name not in MECHANISMS:
         from kafkaprod.security.plugins import installed_mechanism
@@ -178,8 +191,14 @@ def token_provider(config: ProducerConfig) -> TokenProvider:
             tls=endpoint_context(config),
         )
 
+    endpoint = TokenEndpoint(config, send)
+
+    def fetch() -> BearerToken:
+        check_use(config)
+        return endpoint.fetch()
+
     patience_s = (config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms) / 1000
-    return TokenCache(TokenEndpoint(config, send).fetch, patience_s=patience_s)
+    return TokenCache(fetch, patience_s=patience_s)
 
 
 def request_bytes(config: ProducerConfig) -> int:

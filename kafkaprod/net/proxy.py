@@ -43,12 +43,13 @@ class Proxy:
         ConfigError: The text is not an address, or python-socks is not installed.
     """
 
-    def __init__(self, url: Secret) -> None:
+    def __init__(self, url: Secret, check_use: Callable[[], None] = lambda: None) -> None:
         try:
             from python_socks import ProxyError, ProxyTimeoutError
         except ImportError as error:
             raise ConfigError("proxy_url needs python-socks: pip install 'kafkaprod[proxy]'") from error
         self._url = url
+        self._check_use = check_use
         _, self.place, _ = _read(url)
         self._errors = (ProxyError, ProxyTimeoutError)
 
@@ -57,8 +58,9 @@ class Proxy:
 
         Raises:
             OSError: The proxy cannot be reached, refuses, cannot reach the broker, or takes too long.
-            ConfigError: The address has changed and cannot be used.
+            ConfigError: The address has changed and cannot be used, or where it is read may no longer be read.
         """
+        self._check_use()
         proxy, self.place, secrets = _read(self._url, _Opener(timeout_ms))
         try:
             bound = proxy.connect(host, port)

@@ -33,6 +33,7 @@ class CertificateFiles:
 
     Args:
         options: The `ssl_` options.
+        check_use: Raises ConfigError if the files may no longer be read; called before they are read again.
 
     Attributes:
         context: The last one made.
@@ -41,8 +42,9 @@ class CertificateFiles:
         ConfigError: As `client_context`.
     """
 
-    def __init__(self, options: ConnectionOptions) -> None:
+    def __init__(self, options: ConnectionOptions, check_use: Callable[[], None] = lambda: None) -> None:
         self._options = options
+        self._check_use = check_use
         self._lock = threading.Lock()
         self._seen = self._look()
         self.context = client_context(options)
@@ -66,6 +68,7 @@ class CertificateFiles:
             if seen != self._seen:
                 self._seen = seen
                 try:
+                    self._check_use()
                     self.context = client_context(self._options)
                 except ConfigError as error:
                     logger.warning("the changed certificate files are not used: %s", error)

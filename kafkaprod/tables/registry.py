@@ -16,7 +16,13 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kafkaprod.config.kinds import SecretText
-from kafkaprod.config.secret import without_secrets
+from kafkaprod.config.secret import LiveSecret, without_secrets
+from kafkaprod.config.secret_sources import (
+    URL_VARIABLE,
+    VARIABLE,
+    is_allowed_in_process,
+    is_url_allowed_in_process,
+)
 from kafkaprod.errors import ConfigError, SerializationError
 from kafkaprod.threads import importing
 
@@ -36,9 +42,13 @@ def client_of(registry: Any) -> Any:
             file that they name cannot be read.
     """
     if isinstance(registry, str):
-        return _client(json.dumps({"url": registry}))
+        registry = {"url": registry}
     if isinstance(registry, Mapping):
-        return _client(json.dumps({name: _read(name, value) for name, value in registry.items()}, sort_keys=True))
+        options = {name: _read(name, value) for name, value in registry.items()}
+        for url in str(options.get("url", "")).split(","):
+            if not is_url_allowed_in_process(url.strip()):
+                raise ConfigError(f"the schema registry's url is not allowed: the variable {URL_VARIABLE} bounds it")
+        return _client(json.dumps(options, sort_keys=True))
     return registry
 
 
@@ -47,9 +57,13 @@ def _read(name: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return _SECRET.parse(value).reveal()
+        secret = _SECRET.parse(value)
     except ValueError:
         raise ConfigError(f"the schema registry's {name} must be {_SECRET.allowed}") from None
+    if isinstance(secret, LiveSecret) and not is_allowed_in_process(secret.place):
+        place = f"{name}={secret.place}"
+        raise ConfigError(f"the schema registry's {place} is not allowed: the variable {VARIABLE} does not name it")
+    return secret.reveal()
 
 
 @importing

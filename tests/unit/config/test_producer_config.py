@@ -341,6 +341,11 @@ def test_value_out_of_range_names_option_value_and_what_is_allowed(name: str, va
     assert "is not allowed: expected " in message
 
 
+@pytest.mark.parametrize("name", ["sasl_oauth_token_provider", "oauth_cb"])
+def test_a_text_in_place_of_an_object_is_not_shown(name: str) -> None:
+    assert refusal({name: "canary"}).startswith(f"{name}=<str> is not allowed")
+
+
 def test_message_uses_the_name_the_user_wrote() -> None:
     assert refusal({"queue.buffering.max.ms": -5}) == (
         "queue.buffering.max.ms=-5 is not allowed: expected a whole number in 0..2147483647"

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from kafkaprod.config import ProducerConfig
-from kafkaprod.config.secret_sources import VARIABLE
+from kafkaprod.config.secret_sources import URL_VARIABLE, VARIABLE
+from kafkaprod.engine.wiring import mechanism_factory
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.avro import _registry_value
+from kafkaprod.tables.registry import client_of
 
 TOKEN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+KEY = {"sasl.oauthbearer.token.endpoint.url": "https://h/", "sasl.oauthbearer.assertion.claim.sub": "me"}
 
 
 def config(sources: object, **more: Any) -> ProducerConfig:
@@ -76,6 +79,14 @@ def test_a_place_must_be_named(secrets: Path, sources: Any, place: str, is_allow
         {"sasl.oauthbearer.token.endpoint.url": "FILE:{}/other"},
         {"sasl.oauthbearer.token.endpoint.url": "https://h/", "sasl.oauthbearer.assertion.file": "{}/other"},
         {"proxy.url": "file:{}/other", "security.protocol": "PLAINTEXT", "sasl.mechanism": None},
+        {**KEY, "sasl.oauthbearer.assertion.private.key.file": "{}/other"},
+        {**KEY, "sasl.oauthbearer.assertion.private.key.pem": "file:{}/other"},
+        {"sasl.mechanism": "GSSAPI", "sasl.kerberos.keytab": "{}/other"},
+        {"sasl.mechanism": "GSSAPI"},
+        {"sasl.mechanism": "AWS_MSK_IAM"},
+        {"sasl.oauthbearer.metadata.authentication.type": "azure_imds"},
+        {"security.protocol": "SSL", "sasl.mechanism": None, "ssl.certfile": "{}/other", "ssl.keyfile": "{}/other"},
+        {"security.protocol": "SSL", "sasl.mechanism": None, "ssl.certfile": "{}/other"},
     ],
 )
 def test_what_is_sent_elsewhere_is_bounded_too(secrets: Path, options: dict[str, str | None]) -> None:
@@ -84,6 +95,68 @@ def test_what_is_sent_elsewhere_is_bounded_too(secrets: Path, options: dict[str,
     ProducerConfig.from_options({"bootstrap.servers": "a:1", **given})
     with pytest.raises(ConfigError, match="is not allowed: allowed_secret_sources"):
         ProducerConfig.from_options({"bootstrap.servers": "a:1", "allowed.secret.sources": "none", **given})
+
+
+@pytest.mark.parametrize(
+    ("options", "identity"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "kerberos"),
+        ({"sasl.mechanism": "AWS_MSK_IAM"}, "aws"),
+        ({"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}, "azure"),
+    ],
+)
+def test_an_identity_of_the_machine_must_be_named(options: dict[str, str], identity: str) -> None:
+    given = {"bootstrap.servers": "a:1", **TOKEN, **options}
+    ProducerConfig.from_options({**given, "allowed.secret.sources": f"env:A,identity:{identity}"})
+    for other in {"aws", "azure", "kerberos"} - {identity}:
+        with pytest.raises(ConfigError, match=f"=identity:{identity} is not allowed"):
+            ProducerConfig.from_options({**given, "allowed.secret.sources": f"identity:{other}"})
+
+
+@pytest.mark.parametrize(
+    ("allowed", "url", "is_allowed"),
+    [
+        (None, "https://h/token", True),
+        ("none", "https://h/token", False),
+        ("https://h", "https://h/token", True),
+        ("https://h", "https://h:443/token", True),
+        ("https://h", "https://H/token", True),
+        ("https://h", "https://h.evil/token", False),
+        ("https://h", "http://h/token", False),
+        ("https://h", "https://h:8443/token", False),
+        ("https://h/a", "https://h/a/token?x=1", True),
+        ("https://h/a", "https://h/ab", False),
+        ("https://h/a/", "https://h/a/../b", False),
+        ("https://h/a/", "https://h/a/%2e%2e/b", False),
+        ("https://g,https://h/", "https://h/token", True),
+    ],
+)
+def test_an_address_must_be_below_a_named_one(
+    allowed: str | None, url: str, is_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"bootstrap.servers": "a:1", **TOKEN, **KEY, "sasl.oauthbearer.token.endpoint.url": url}
+    given |= {"sasl.oauthbearer.assertion.private.key.pem": "k"}
+    if allowed is not None:
+        monkeypatch.setenv(URL_VARIABLE, allowed)
+    for more in ({}, {"allowed.urls": allowed}):
+        if is_allowed:
+            ProducerConfig.from_options(given, **{k.replace(".", "_"): v for k, v in more.items()})
+        else:
+            with pytest.raises(ConfigError, match=r"token_endpoint_url=.* is not allowed: allowed_urls"):
+                ProducerConfig.from_options(given, **{k.replace(".", "_"): v for k, v in more.items()})
+        monkeypatch.delenv(URL_VARIABLE, raising=False)
+
+
+def test_a_place_is_looked_at_again_when_it_is_used(secrets: Path) -> None:
+    place = secrets / "in" / "password"
+    options = config(f"file:{secrets}/in/", **login(f"file:{place}"))
+    make = mechanism_factory(options)
+    assert make is not None
+    make("h").first()
+    place.unlink()
+    place.symlink_to(secrets / "other")
+    with pytest.raises(ConfigError, match="is not allowed"):
+        make("h")
 
 
 def test_neither_options_nor_a_file_of_them_widen_what_the_process_allows(
@@ -117,3 +190,9 @@ def test_options_of_a_registry_keep_to_the_bound_of_the_process(secrets: Path, m
     monkeypatch.setenv(VARIABLE, "none")
     with pytest.raises(ConfigError, match=f"env:CLOUD_KEY is not allowed.*{VARIABLE}"):
         _registry_value("schema.registry.basic.auth.user.info", "env:CLOUD_KEY")
+    with pytest.raises(ConfigError, match=f"env:CLOUD_KEY is not allowed.*{VARIABLE}"):
+        client_of({"url": "http://h", "basic.auth.user.info": "env:CLOUD_KEY"})
+    monkeypatch.setenv(URL_VARIABLE, "https://registry")
+    for registry in ("http://h", {"url": "https://registry,http://h"}):
+        with pytest.raises(ConfigError, match=f"url is not allowed.*{URL_VARIABLE}"):
+            client_of(registry)
