@@ -4,6 +4,7 @@ faults        what a broker does wrong on purpose, as rules by API key
 purgatory     requests that wait until partitions have moved or their time is over
 refusal       the error a request handler raises to answer a Kafka error code
 steps         work for one request in steps, so that no client holds a thread for long
+limits        how long the names are that clients choose and a broker keeps
 request       what the router gives a handler, and what a handler gives back
 file_records  records that go from a log file to a socket without passing through this process
 login         the broker's half of a SASL login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER

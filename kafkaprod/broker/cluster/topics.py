@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaprod.broker.calls.limits import MAX_TOPIC_NAME_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_REQUEST, MAX_PARTITIONS_OF_TOPIC
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
@@ -48,7 +49,7 @@ _SET, _DELETE = 0, 1
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_NAME_CHARS}}}")
 
 
 class Partition:

@@ -16,10 +16,10 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.schema import Struct
 
 MAX_TOKENS: Final = 10_000
-MAX_TOKENS_OF_OWNER: Final = 1_000
-MAX_RENEWERS: Final = 100
-MAX_PRINCIPAL_BYTES: Final = 255
-"""Kafka has no bounds."""
+MAX_TOKENS_OF_USER: Final = 1_000
+MAX_NAMES_BYTES: Final = 2_048
+"""Of owner, requester and renewers of a token together. Kafka has no bounds; all tokens are in one answer to those who
+may see all."""
 _MOST_REMOVED: Final = 1_000  # of one batch
 _MAX_TIME_MS: Final = 2**63 - 1
 
@@ -28,7 +28,8 @@ def create(context: ControllerContext, event: CreateToken, now_ms: int) -> Decis
     """Make a token for an owner.
 
     Refused: DELEGATION_TOKEN_AUTH_DISABLED, without a secret key; INVALID_PRINCIPAL_TYPE, an owner or renewer that is
-    no user; INVALID_REQUEST, too many renewers or too long names; POLICY_VIOLATION, too many tokens.
+    no user; INVALID_REQUEST, too long names; POLICY_VIOLATION, too many tokens: of all, of the owner, or of the
+    requester, whomever they are for.
     """
     error = _creation_error(context, event)
     if error:
@@ -95,11 +96,13 @@ def _creation_error(context: ControllerContext, event: CreateToken) -> ErrorCode
     principals = [event.owner, *event.renewers]
     if any(principal_parts(principal)[0] != USER_TYPE for principal in principals):
         return ErrorCode.INVALID_PRINCIPAL_TYPE
-    is_long = any(len(principal.encode()) > MAX_PRINCIPAL_BYTES for principal in principals)
-    if is_long or len(event.renewers) > MAX_RENEWERS:
+    if sum(len(principal.encode()) for principal in (*principals, event.requester)) > MAX_NAMES_BYTES:
         return ErrorCode.INVALID_REQUEST
     known = context.image.tokens.values()
-    is_full = sum(token.owner == event.owner for token in known) >= MAX_TOKENS_OF_OWNER
+    is_full = (
+        sum(token.owner == event.owner for token in known) >= MAX_TOKENS_OF_USER
+        or sum(token.requester == event.requester for token in known) >= MAX_TOKENS_OF_USER
+    )
     return ErrorCode.POLICY_VIOLATION if is_full or len(known) >= MAX_TOKENS else ErrorCode.NONE
 
 

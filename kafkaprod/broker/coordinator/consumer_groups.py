@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import classic_calls, consumer_records
 from kafkaprod.broker.coordinator.assignors import ASSIGNORS
@@ -17,7 +18,6 @@ from kafkaprod.broker.coordinator.consumer_group_config import ConsumerGroupConf
 from kafkaprod.broker.coordinator.consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
 from kafkaprod.broker.coordinator.group_timers import GroupTimers
 from kafkaprod.broker.coordinator.member import (
-    MAX_ID_CHARS,
     MAX_NAMES_CHARS,
     JoinAttempt,
     JoinResult,

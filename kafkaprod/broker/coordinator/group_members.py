@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.coordinator.member import (
-    MAX_ID_CHARS,
     GroupConfig,
     JoinAttempt,
     JoinedMember,

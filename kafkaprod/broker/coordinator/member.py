@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.protocol.error_codes import ErrorCode
 
 NO_GENERATION = -1
@@ -28,9 +29,6 @@ class GroupConfig(NamedTuple):
     max_size: int = 10_000
     max_metadata_bytes: int = 1024 * 1024
 
-
-MAX_ID_CHARS: Final = 1_024
-"""Most characters of an id that a client chooses and a coordinator keeps; clients take UUIDs, or names."""
 
 MAX_NAMES_CHARS: Final = 256 * 1_024
 """What a group of the new protocol keeps of the topics that a member names."""

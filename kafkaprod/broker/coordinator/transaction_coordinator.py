@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.coordinator import transaction as rules
 from kafkaprod.broker.coordinator.markers import FINAL_ERRORS, Marker, MarkerSink
-from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
 from kafkaprod.broker.coordinator.transaction import (
     AT_REST,
     PREPARED,

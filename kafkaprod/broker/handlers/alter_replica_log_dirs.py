@@ -12,6 +12,7 @@ from functools import partial
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.calls.steps import Pause, PausingSteps, run_in_control_steps
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import is_legal_name
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -50,6 +51,8 @@ def _begin(broker: Broker, path: str, topic_partition: TopicPartition) -> int:
     partition = broker.topics.partition(*topic_partition)
     try:
         if partition is None:
+            if not is_legal_name(topic_partition.topic):
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # and there will never be such a topic
             error = broker.log_dirs.wish(topic_partition, path)
             return error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not partition.has_log and not partition.is_offline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.topics import Topic, refuse_internal
@@ -196,6 +197,9 @@ def _stored(kind: int, name: str) -> _Stored:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {kind}.")
     if not name:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "The name of the resource is empty.")
+    if len(name) > MAX_ID_CHARS:
+        problem = f"The name of the resource has {len(name)} characters, more than {MAX_ID_CHARS}."
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, problem)
     return stored
 
 
@@ -203,7 +207,7 @@ def _replace_broker_values(broker: Broker, name: str, values: Mapping[str, str],
     _check_broker_name(broker, name)
     saved = broker.settings.get(BROKER_OPTIONS)
     for option_name, value in values.items():
-        broker_options.check_option(option_name, value)
+        broker_options.check_change(broker.config, option_name, value)
         is_dynamic = broker_options.known_option(option_name).is_dynamic
         if not is_dynamic and saved.get(name, {}).get(option_name) != value:
             raise RequestRefusedError(

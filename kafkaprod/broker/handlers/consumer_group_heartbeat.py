@@ -9,13 +9,13 @@ import uuid
 from functools import partial
 from typing import Any
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.consumer_groups import check
 from kafkaprod.broker.coordinator.consumer_member import Assignment, ConsumerHeartbeat, TopicIdPartition
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.member import MAX_ID_CHARS
 from kafkaprod.broker.handlers.authorization import Authorizer, Handle, RefuseRequest
 from kafkaprod.broker.metadata.features import GROUP_VERSION
 from kafkaprod.broker.settings import acls

@@ -8,7 +8,7 @@ from kafkaprod.broker.controller.events import TokenAnswer
 from kafkaprod.broker.controller.token_requests import creation_response, owner_of
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.handlers.delegation_tokens import ask_controller, may_request
-from kafkaprod.broker.metadata.tokens import USER_TYPE
+from kafkaprod.broker.metadata.tokens import USER_TYPE, principal_parts
 from kafkaprod.broker.settings import acls
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -24,11 +24,14 @@ def handle(broker: Broker, request: ClientRequest[CreateDelegationTokenRequest])
     """Make a token.
 
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED without a login or by one with a token; DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    for an owner whom the client has no right to make tokens for; INVALID_PRINCIPAL_TYPE for a renewer that is no user.
+    for an owner whom the client has no right to make tokens for; INVALID_PRINCIPAL_TYPE for an owner or a renewer
+    that is no user.
     """
     if not may_request(request):
         return refuse(request, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     owner, requester = owner_of(request.body, request.principal), request.principal
+    if principal_parts(owner)[0] != USER_TYPE:
+        return refuse(request, ErrorCode.INVALID_PRINCIPAL_TYPE)
     if owner != requester and not broker.acls.is_allowed(
         requester, request.client_host, acls.CREATE_TOKENS, acls.USER, owner
     ):

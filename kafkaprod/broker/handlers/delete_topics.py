@@ -36,7 +36,9 @@ _FIRST_STRICT_VERSION = 5  # of quotas
 
 
 def handle(broker: Broker, request: ClientRequest[DeleteTopicsRequest]) -> Outcome:
-    """Delete each topic."""
+    """Delete each topic; TOPIC_DELETION_DISABLED while delete.topic.enable is off."""
+    if broker.config.options.get("delete.topic.enable", "true").lower() == "false":
+        return refuse(request, ErrorCode.TOPIC_DELETION_DISABLED)
     items = "topics" if request.version >= _FIRST_VERSION_WITH_IDS else "topic_names"
     mutation = Mutation(items, "responses", _FIRST_STRICT_VERSION, partial(_partition_count, broker))
     return limited(broker, request, mutation, partial(_delete_in_steps, broker), refuse)

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.request import ClientRequest, Deferred, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.coordinators import GROUPS
-from kafkaprod.broker.coordinator.member import MAX_ID_CHARS, JoinAttempt, JoinResult
+from kafkaprod.broker.coordinator.member import JoinAttempt, JoinResult
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

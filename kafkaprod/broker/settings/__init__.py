@@ -5,6 +5,8 @@ acl_search             many filters over many ACLs, each entry found once
 acls                   access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does
 broker_options         the broker's options under Kafka's names: given at the start, or set by clients while it runs
 client_metrics         metrics that clients push (KIP-714)
+networks               networks as hosts of ACLs
+prefixes               prefixes of names, found in steps that do not grow with how many there are
 quotas                 quotas of users, client ids and addresses (KIP-546): kept, shown, found for a client
 replicated_settings    what clients have set, as records of the metadata
 tokens                 delegation tokens as a broker uses them: for logins, and to describe them

@@ -1,10 +1,12 @@
 """Access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does.
 
     super user -> allowed      a deny that matches -> refused      an allow that matches -> allowed
-    no entry for the resource -> allowed if `allow.everyone.if.no.acl.found` is on, which is this broker's default
+    no entry for the resource -> allowed if `allow.everyone.if.no.acl.found` is on, which is this broker's default; not
+    to users and their delegation tokens, which need an allow
 
 An entry is for one resource, for all of a type (name "*") or for names with a prefix; for one principal or "User:*";
-for one host or "*". A client that did not log in is "User:ANONYMOUS". Source: Kafka, StandardAuthorizerData, KIP-290.
+for one host, a network ("10.0.0.0/8") or "*". A client that did not log in is "User:ANONYMOUS". Source: Kafka,
+StandardAuthorizerData, KIP-290.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Final, NamedTuple
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS, MAX_TOPIC_NAME_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
+from kafkaprod.broker.settings.networks import NETWORK_MARK, address_of, network_of
+from kafkaprod.broker.settings.prefixes import Prefixes
 from kafkaprod.broker.settings.settings import ACLS, Settings
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -34,6 +39,10 @@ MAX_CHANGES_OF_REQUEST: Final = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP."""
 CHANGES_OF_STEP: Final = 2_000
 """Entries that are written at once: other requests wait meanwhile, in a cluster for the controller and the metadata."""
+NEVER_OPEN: Final = frozenset({DELEGATION_TOKEN, USER})
+"""Resources for which an allow is needed even if `allow.everyone.if.no.acl.found` is on: a right on another user's
+tokens is a right to be that user."""
+_MOST_CLIENTS_KEPT: Final = 1_000
 WILDCARD = "*"
 EVERYBODY = "User:*"
 _OPERATIONS: Final = range(ALL, TWO_PHASE_COMMIT + 1)
@@ -54,6 +63,31 @@ class Acl(NamedTuple):
     host: str
     operation: int
     permission: int
+
+
+class _Masks(NamedTuple):
+    """Operations, a bit each."""
+
+    denied: int
+    allowed: int
+
+    def __or__(self, other: _Masks) -> _Masks:
+        return _Masks(self.denied | other.denied, self.allowed | other.allowed)
+
+    def allow(self, operation: int) -> bool:
+        """Tell whether an operation is allowed, and not refused."""
+        return bool(self.allowed & ~self.denied & 1 << operation)
+
+
+_NO_RIGHTS: Final = _Masks(0, 0)
+
+
+def _masks_of(acl: Acl) -> _Masks:
+    operations = _OPERATIONS if acl.operation == ALL else (acl.operation,)
+    if acl.permission == DENY:
+        return _Masks(sum(1 << operation for operation in operations), 0)
+    implied = {wider for wider, implying in _IMPLYING.items() if not implying.isdisjoint(operations)}
+    return _Masks(0, sum(1 << operation for operation in implied.union(operations)))
 
 
 class AclFilter(NamedTuple):
@@ -91,26 +125,103 @@ def covers(acl: Acl, name: str) -> bool:
     return acl.name in (name, WILDCARD)
 
 
+class ClientRights:
+    """What the entries say of one client: bit sets of operations, refused and allowed. Any thread."""
+
+    def __init__(self, acls: Iterable[Acl], host: str) -> None:
+        """Take those of the entries for its principal that are for its host."""
+        address = address_of(host)
+        self._masks: defaultdict[tuple[int, int, str], _Masks] = defaultdict(lambda: _NO_RIGHTS)
+        for acl in acls:
+            network = network_of(acl.host)
+            is_there = network is not None and address is not None and address in network
+            if is_there or acl.host in (host, WILDCARD):
+                self._masks[acl.resource_type, acl.pattern_type, acl.name] |= _masks_of(acl)
+        self._prefixes = self._merged_prefixes()
+        self._for_any: dict[tuple[int, int], bool] = {}
+
+    def allow(self, operation: int, resource_type: int, name: str) -> bool:
+        """Decide about a resource that has entries."""
+        masks = self._masks.get((resource_type, LITERAL, name), _NO_RIGHTS)
+        masks |= self._masks.get((resource_type, LITERAL, WILDCARD), _NO_RIGHTS)
+        prefixes = self._prefixes.get(resource_type)
+        if prefixes is not None and (prefix := prefixes.longest(name)) is not None:
+            masks |= self._masks[resource_type, PREFIXED, prefix]
+        return masks.allow(operation)
+
+    def allow_any(self, operation: int, resource_type: int) -> bool:
+        """Decide whether there is a resource of a type for which it is allowed."""
+        decided = self._for_any.get((operation, resource_type))
+        if decided is None:
+            decided = self._for_any[operation, resource_type] = any(
+                masks.allow(operation) and self.allow(operation, resource_type, name)
+                for (kind, _, name), masks in list(self._masks.items())
+                if kind == resource_type
+            )
+        return decided
+
+    def _merged_prefixes(self) -> dict[int, Prefixes]:
+        """Add to each prefix what is said of the shorter ones that begin it: only the longest one need be found."""
+        names: defaultdict[int, list[str]] = defaultdict(list)
+        for resource_type, pattern_type, name in self._masks:
+            if pattern_type == PREFIXED:
+                names[resource_type].append(name)
+        found = {resource_type: Prefixes(texts) for resource_type, texts in names.items()}
+        for resource_type, texts in names.items():
+            for name in sorted(texts):  # the shorter ones come first
+                shorter = found[resource_type].longest(name[:-1])
+                if shorter is not None:
+                    self._masks[resource_type, PREFIXED, name] |= self._masks[resource_type, PREFIXED, shorter]
+        return found
+
+
 class _Entries:
-    """Entries, found by resource without a look at each: a broker may have many, and a request name many resources."""
+    """Entries, found by resource and by client without a look at each: a broker may have many."""
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         self.all = tuple(acls)
         self._by_pattern: defaultdict[tuple[int, int, str], list[Acl]] = defaultdict(list)
-        self._prefix_lengths: defaultdict[int, set[int]] = defaultdict(set)
+        self._by_principal: defaultdict[str, list[Acl]] = defaultdict(list)
+        prefixes: defaultdict[int, set[str]] = defaultdict(set)
         for acl in self.all:
             self._by_pattern[acl.resource_type, acl.pattern_type, acl.name].append(acl)
+            self._by_principal[acl.principal].append(acl)
             if acl.pattern_type == PREFIXED:
-                self._prefix_lengths[acl.resource_type].add(len(acl.name))
+                prefixes[acl.resource_type].add(acl.name)
+        self._prefixes = {resource_type: Prefixes(names) for resource_type, names in prefixes.items()}
+        self._clients: dict[tuple[str, str], ClientRights] = {}
+
+    def covers(self, resource_type: int, name: str) -> bool:
+        """Tell whether there is an entry for a resource: of its name, of one of its prefixes, or of all names."""
+        prefixes = self._prefixes.get(resource_type)
+        return (
+            (resource_type, LITERAL, name) in self._by_pattern
+            or (resource_type, LITERAL, WILDCARD) in self._by_pattern
+            or (prefixes is not None and prefixes.longest(name) is not None)
+        )
 
     def covering(self, resource_type: int, name: str) -> list[Acl]:
         """Return the entries for a resource: of its name, of its prefixes, and of all names."""
-        prefixes = [name[:length] for length in self._prefix_lengths.get(resource_type, ()) if length <= len(name)]
+        prefixes = self._prefixes.get(resource_type)
         return [
             *self._of(resource_type, LITERAL, name),
-            *(acl for prefix in prefixes for acl in self._of(resource_type, PREFIXED, prefix)),
+            *(
+                acl
+                for prefix in (() if prefixes is None else prefixes.all_of(name))
+                for acl in self._of(resource_type, PREFIXED, prefix)
+            ),
             *(self._of(resource_type, LITERAL, WILDCARD) if name != WILDCARD else ()),
         ]
+
+    def rights_of(self, principal: str, host: str) -> ClientRights:
+        """Return what the entries say of a client: worked out once, and kept for the clients of late."""
+        rights = self._clients.get((principal, host))
+        if rights is None:
+            if len(self._clients) >= _MOST_CLIENTS_KEPT:
+                self._clients.clear()
+            mine = (*self._by_principal.get(principal, ()), *self._by_principal.get(EVERYBODY, ()))
+            rights = self._clients[principal, host] = ClientRights(mine, host)
+        return rights
 
     def matching(self, wanted: AclFilter) -> Iterator[Acl]:
         """Return the entries that a filter matches."""
@@ -183,33 +294,20 @@ class Acls:
         """Decide whether a principal at a host may do something to a resource."""
         if principal in self._super_users:
             return True
-        matching = self._entries.covering(resource_type, name)
-        if not matching:
-            return self._allows_if_none
-        return self._decide(matching, principal, host, operation)
+        entries = self._entries
+        if not entries.covers(resource_type, name):
+            return self._allows_if_none and resource_type not in NEVER_OPEN
+        return entries.rights_of(principal, host).allow(operation, resource_type, name)
 
     def is_allowed_for_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Decide whether a principal may do something to some resource of a type (KIP-679)."""
         if principal in self._super_users or self.is_open:
             return True
-        names = {
-            acl.name for acl in self._entries.all if acl.resource_type == resource_type and acl.permission == ALLOW
-        }
-        if self._allows_if_none and not names:
+        entries = self._entries
+        has_allow = any(acl.resource_type == resource_type and acl.permission == ALLOW for acl in entries.all)
+        if self._allows_if_none and not has_allow:
             return self.is_allowed(principal, host, operation, resource_type, WILDCARD)
-        return any(self.is_allowed(principal, host, operation, resource_type, name) for name in names)
-
-    def _decide(self, matching: Iterable[Acl], principal: str, host: str, operation: int) -> bool:
-        is_allowed = False
-        for acl in matching:
-            if acl.principal not in (principal, EVERYBODY) or acl.host not in (host, WILDCARD):
-                continue
-            if acl.permission == DENY:
-                if acl.operation in (operation, ALL):
-                    return False
-            elif acl.operation in (operation, ALL) or acl.operation in _IMPLYING.get(operation, ()):
-                is_allowed = True
-        return is_allowed
+        return entries.rights_of(principal, host).allow_any(operation, resource_type)
 
     @property
     def _entries(self) -> _Entries:
@@ -259,8 +357,14 @@ def check_new(acl: Acl) -> None:
         problem = f"Operation {acl.operation} or permission {acl.permission} is wrong here."
     elif not acl.name or (acl.resource_type == CLUSTER and acl.name != CLUSTER_NAME):
         problem = f"The resource name is empty, or not {CLUSTER_NAME!r} for the cluster."
+    elif len(acl.name) > (most := MAX_TOPIC_NAME_CHARS if acl.resource_type == TOPIC else MAX_ID_CHARS):
+        problem = f"The resource name has {len(acl.name)} characters, more than {most}: no such resource can exist."
+    elif max(len(acl.principal), len(acl.host)) > MAX_ID_CHARS:
+        problem = f"The principal or the host has more than {MAX_ID_CHARS} characters."
     elif not acl.host:
         problem = "The host is empty."
+    elif NETWORK_MARK in acl.host and network_of(acl.host) is None:
+        problem = f"Invalid CIDR notation: {acl.host!r}."
     if problem:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, problem)
     kind, colon, name = acl.principal.partition(":")

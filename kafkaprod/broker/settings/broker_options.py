@@ -29,9 +29,11 @@ from kafkaprod.broker.settings.option_types import (
 )
 from kafkaprod.broker.settings.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.config.kinds import SecretText
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
+_SECRET: Final = SecretText(may_be_empty=True)
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
@@ -95,6 +97,32 @@ _UNUSED_NUMBERS: Final = {
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 1,
 }
+_FIXED_NUMBERS: Final = frozenset(
+    {
+        "group.coordinator.threads",
+        "log.retention.check.interval.ms",
+        "offsets.retention.check.interval.ms",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "replica.lag.time.max.ms",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+    }
+)
+_THREADS: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+"""Kafka changes them, while it runs, to no less than half and no more than double."""
 _UNUSED_SWITCHES: Final = {
     "auto.leader.rebalance.enable": True,
     "controlled.shutdown.enable": True,
@@ -103,7 +131,10 @@ _UNUSED_SWITCHES: Final = {
 
 OPTIONS: Final[Mapping[str, BrokerOption]] = {
     **_topic_defaults(),
-    **{name: BrokerOption(int64(0), default=str(number), is_dynamic=True) for name, number in _UNUSED_NUMBERS.items()},
+    **{
+        name: BrokerOption(int64(0), default=str(number), is_dynamic=name not in _FIXED_NUMBERS)
+        for name, number in _UNUSED_NUMBERS.items()
+    },
     **{name: BrokerOption(boolean(), default=str(is_on).lower()) for name, is_on in _UNUSED_SWITCHES.items()},
     "allow.everyone.if.no.acl.found": _of("", "allow_everyone_if_no_acl_found", boolean()),
     "auto.create.topics.enable": _of("", "auto_create_topics", boolean()),
@@ -123,7 +154,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "group.consumer.min.heartbeat.interval.ms": _of("consumer_groups", "min_heartbeat_interval_ms", int32(1)),
     "group.consumer.min.session.timeout.ms": _of("consumer_groups", "min_session_timeout_ms", int32(1)),
     "group.consumer.regex.refresh.interval.ms": _of("consumer_groups", "regex_refresh_interval_ms", int32(10_000)),
-    "group.consumer.session.timeout.ms": _of("consumer_groups", "session_timeout_ms", int32(1), is_dynamic=True),
+    "group.consumer.session.timeout.ms": _of("consumer_groups", "session_timeout_ms", int32(1)),
     "group.initial.rebalance.delay.ms": _of("groups", "initial_rebalance_delay_ms", int32(0), is_dynamic=True),
     "group.max.session.timeout.ms": _of("groups", "max_session_timeout_ms", int32(1), is_dynamic=True),
     "group.max.size": _of("groups", "max_size", int32(1), is_dynamic=True),
@@ -138,8 +169,8 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "max.connections.per.ip": _of("limits", "max_connections_per_ip", int32(1), is_dynamic=True),
     "metadata.log.max.record.bytes.between.snapshots": _of("", "metadata_snapshot_bytes", int64(1)),
     "node.id": _of("", "node_id", int32(0)),
-    "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC), is_dynamic=True),
-    "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), is_dynamic=True, unit_ms=_MINUTE_MS),
+    "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC)),
+    "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), unit_ms=_MINUTE_MS),
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
     "replica.alter.log.dirs.io.max.bytes.per.second": _of("", "log_dir_move_bytes_per_s", int64(1), is_dynamic=True),
     "socket.request.max.bytes": _of("limits", "max_request_bytes", int32(1)),
@@ -174,6 +205,19 @@ def listener_limit(config: BrokerConfig, listener: str, name: str) -> int:
 def check_option(name: str, text: str) -> None:
     """Raise ConfigError unless the broker has the option and may have it with this value."""
     known_option(name).option.check(name, text)
+
+
+def check_change(config: BrokerConfig, name: str, text: str) -> None:
+    """Raise ConfigError unless clients may give an option this value while the broker runs with the configuration."""
+    check_option(name, text)
+    if name in _THREADS:
+        now, wanted = int(config.options.get(name, OPTIONS[name].default)), int(text)
+        if not now <= 2 * wanted or not wanted <= 2 * now:
+            bound = "less than half" if wanted < now else "greater than double"
+            raise ConfigError(
+                f"Dynamic thread count update validation failed for {name} to {wanted}: value should not be {bound} "
+                f"the current value {now}"
+            )
 
 
 def known_option(name: str) -> BrokerOption:
@@ -248,6 +292,11 @@ def _parse(known: BrokerOption, text: str) -> Any:
         return text.lower() == "true"
     if kind == TYPE_DOUBLE:
         return float(text)
+    if kind == TYPE_PASSWORD:
+        try:
+            return _SECRET.parse(text).reveal()
+        except ValueError:
+            raise ConfigError(f"a password must be {_SECRET.allowed}") from None
     if kind not in (TYPE_INT, TYPE_LONG):
         return text
     number = int(text)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.settings.settings import QUOTAS, Settings
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -86,6 +87,7 @@ class QuotaTable:
         """Return what counts for a client, None if there is no quota of the key for it."""
         if key not in self.keys:
             return None
+        user, client_id = user[:MAX_ID_CHARS], client_id[:MAX_ID_CHARS]  # meters are kept by these names
         for owner in (user, None):
             for client in (client_id, None):
                 if (value := self._values.get((key, owner, client))) is not None:
@@ -158,6 +160,9 @@ class Quotas:
             _check_type(entity_type)
             if name == "":
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"The name of the {entity_type} is empty.")
+            if len(name or "") > MAX_ID_CHARS:
+                problem = f"The name of the {entity_type} has more than {MAX_ID_CHARS} characters."
+                raise RequestRefusedError(ErrorCode.INVALID_REQUEST, problem)
             if entity_type == IP and name is not None and not _is_address(name):
                 raise RequestRefusedError(ErrorCode.INVALID_REQUEST, f"{name} is not an IP address.")
         for change in changes:

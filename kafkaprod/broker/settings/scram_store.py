@@ -10,6 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.login import SCRAM_HASHES, Credentials, ScramKeys, scram_keys_of
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.settings.settings import SCRAM, Settings
@@ -87,6 +88,9 @@ class ScramStore:
     def _check(self, user: str, mechanism: int) -> None:
         if not user:
             raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        if len(user) > MAX_ID_CHARS:
+            problem = f"Username has more than {MAX_ID_CHARS} characters"
+            raise RequestRefusedError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
         if mechanism not in MECHANISMS:
             raise RequestRefusedError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 

@@ -115,6 +115,11 @@ def check_option(name: str, text: str) -> None:
     if option is None:
         raise ConfigError(f"Unknown topic config name: {name}")
     option.check(name, text)
+    if name == "remote.storage.enable" and text.lower() == "true":
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
 
 
 def default_values(config: LogConfig, of_broker: Mapping[str, str]) -> dict[str, str]:

@@ -108,7 +108,17 @@ def test_options_without_a_use_here_are_checked_and_kept(box: BrokerWithoutSocke
         (GROUP, "g", "consumer.session.timeout.ms", "60001", ErrorCode.INVALID_CONFIG),
         (GROUP, "g", "consumer.heartbeat.interval.ms", "4999", ErrorCode.INVALID_CONFIG),
         (GROUP, "g", "consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG),
-        (BROKER, "0", "group.consumer.session.timeout.ms", "44999", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "group.consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "num.partitions", "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "offsets.retention.minutes", "10", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "offsets.topic.num.partitions", "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0", "num.io.threads", "17", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "num.io.threads", "3", ErrorCode.INVALID_CONFIG),
+        (BROKER, "0", "num.io.threads", "16", ErrorCode.NONE),
+        (BROKER, "0", "num.io.threads", "4", ErrorCode.NONE),
+        (GROUP, "g" * 1_025, "consumer.session.timeout.ms", "50000", ErrorCode.INVALID_REQUEST),
+        (TOPIC_TYPE, TOPIC, "remote.storage.enable", "true", ErrorCode.INVALID_CONFIG),
+        (TOPIC_TYPE, TOPIC, "remote.storage.enable", "false", ErrorCode.NONE),
         (BROKER, "0", "group.consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG),
         (BROKER, "0", "group.consumer.min.session.timeout.ms", "1", ErrorCode.INVALID_REQUEST),
         (METRICS, "m", "interval.ms", "99", ErrorCode.INVALID_CONFIG),
@@ -219,6 +229,17 @@ def test_wrong_options_at_the_start_are_named(name: str, value: str) -> None:
 def test_the_two_names_of_the_node_id_must_agree() -> None:
     with pytest.raises(ConfigError, match=r"node\.id=1 and broker\.id=2 must be the same"):
         with_options(CONFIG, {"node.id": "1", "broker.id": "2"})
+
+
+def test_a_secret_key_may_be_in_a_variable_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_KEY", "canary-1")
+    (tmp_path / "key").write_text("canary-2\n")
+    name = "delegation.token.secret.key"
+    assert with_options(CONFIG, {name: "env:TOKEN_KEY"}).tokens.secret_key == "canary-1"
+    assert with_options(CONFIG, {name: f"file:{tmp_path}/key"}).tokens.secret_key == "canary-2"
+    with pytest.raises(ConfigError, match="env:NAME of a variable that is set") as caught:
+        with_options(CONFIG, {name: "env:NO_SUCH_VARIABLE"})
+    assert "NO_SUCH" not in str(caught.value)
 
 
 def test_damaged_settings_are_refused(tmp_path: Path) -> None:

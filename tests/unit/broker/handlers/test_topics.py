@@ -235,6 +235,17 @@ def test_topics_are_deleted_by_name_or_id_with_their_offsets(box: BrokerWithoutS
     assert old.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("version", [1, 6])
+def test_no_topic_is_deleted_where_that_is_switched_off(tmp_path: Path, version: int) -> None:
+    box = BrokerWithoutSockets(tmp_path, topics={TOPIC: 2}, options={"delete.topic.enable": "false"})
+    named = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], topic_names=[TOPIC])
+    answer = box.ask(named, DeleteTopicsResponse, version)
+    assert [(entry.name, entry.error_code) for entry in answer.responses] == [
+        (TOPIC, ErrorCode.TOPIC_DELETION_DISABLED)
+    ]
+    assert box.broker.topics.get(TOPIC) is not None
+
+
 def test_partitions_are_added(box: BrokerWithoutSockets) -> None:
     wanted = [CreatePartitionsTopic(name=TOPIC, count=4), CreatePartitionsTopic(name="nothing", count=4)]
     answer = box.ask(CreatePartitionsRequest(topics=wanted), CreatePartitionsResponse, 3)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import Acl, AclFilter, Acls, check_new
+from kafkaprod.broker.settings.prefixes import Prefixes
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.broker.settings_in_memory import SettingsInMemory
 
@@ -71,6 +73,88 @@ def test_without_entries_the_default_decides() -> None:
     closed = make(allows_if_none=False)
     assert not closed.is_open
     assert not closed.is_allowed(ANN, "h", acls.READ, TOPIC, "orders")
+
+
+@pytest.mark.parametrize(
+    ("network", "host", "is_in"),
+    [
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.9.9.9/8", "10.1.2.3", True),
+        ("10.0.0.0/8", "11.1.2.3", False),
+        ("10.0.0.0/8", "::ffff:10.1.2.3", True),
+        ("0.0.0.0/0", "10.1.2.3", True),
+        ("0.0.0.0/0", "::1", False),
+        ("fe80::/10", "fe80::1", True),
+        ("127.0.0.1/32", "127.0.0.1", True),
+        ("127.0.0.1/32", "a host", False),
+    ],
+)
+def test_a_network_stands_for_its_addresses(network: str, host: str, is_in: bool) -> None:
+    allowing = make(entry(host=network), allows_if_none=False)
+    assert allowing.is_allowed(ANN, host, acls.READ, TOPIC, "orders") is is_in
+    assert allowing.is_allowed_for_any(ANN, host, acls.READ, TOPIC) is is_in
+    denying = make(entry(), entry(host=network, permission=acls.DENY))
+    assert denying.is_allowed(ANN, host, acls.READ, TOPIC, "orders") is not is_in
+
+
+@pytest.mark.parametrize("resource_type", [acls.USER, acls.DELEGATION_TOKEN])
+def test_tokens_of_others_need_an_allow_whatever_the_default(resource_type: int) -> None:
+    opened = make(entry())
+    for operation in (acls.CREATE_TOKENS, acls.DESCRIBE_TOKENS, acls.DESCRIBE):
+        assert not opened.is_allowed(ANN, "h", operation, resource_type, "User:root")
+        assert not make().is_allowed(ANN, "h", operation, resource_type, "User:root")
+    opened.add([entry(acls.ALL, resource_type=resource_type, name="User:root")])
+    assert opened.is_allowed(ANN, "h", acls.CREATE_TOKENS, resource_type, "User:root")
+
+
+def test_decisions_are_those_of_a_look_at_each_entry() -> None:
+    generator = random.Random(11)
+    names = ["a", "ab", "abc", "abd", "b", "bc", "*", "abcdef", "zz"]
+    principals, hosts = [ANN, "User:bob", "User:*"], ["*", "10.0.0.1", "10.0.0.0/24", "10.0.0.0/8"]
+    for _ in range(60):
+        entries = {
+            entry(
+                generator.choice([acls.READ, acls.WRITE, acls.DESCRIBE, acls.ALL]),
+                name=generator.choice(names),
+                pattern=generator.choice([acls.LITERAL, acls.PREFIXED, acls.PREFIXED]),
+                principal=generator.choice(principals),
+                host=generator.choice(hosts),
+                permission=generator.choice([acls.ALLOW, acls.ALLOW, acls.DENY]),
+                resource_type=generator.choice([TOPIC, acls.GROUP]),
+            )
+            for _ in range(generator.randrange(1, 12))
+        }
+        made = make(*entries)
+        for name in (*names, "abcx", "", "abcdefg", "zzz"):
+            for host in ("10.0.0.1", "10.9.0.1", "11.0.0.1"):
+                for operation in (acls.READ, acls.WRITE, acls.DESCRIBE):
+                    wanted = decision(entries, ANN, host, operation, name)
+                    assert made.is_allowed(ANN, host, operation, TOPIC, name) is wanted, (name, host, operation)
+
+
+def decision(entries: set[Acl], principal: str, host: str, operation: int, name: str) -> bool:
+    """What StandardAuthorizer decides, by a look at each entry."""
+    covering = [acl for acl in entries if acl.resource_type == TOPIC and acls.covers(acl, name)]
+    mine = [acl for acl in covering if acl.principal in (principal, "User:*") and is_for(acl.host, host)]
+    implying = {acls.DESCRIBE: {acls.READ, acls.WRITE}}.get(operation, set())
+    if any(acl.permission == acls.DENY and acl.operation in (operation, acls.ALL) for acl in mine):
+        return False
+    allowing = {operation, acls.ALL, *implying}
+    return not covering or any(acl.permission == acls.ALLOW and acl.operation in allowing for acl in mine)
+
+
+def is_for(host: str, client: str) -> bool:
+    return host in ("*", client) or ("/" in host and ip_address(client) in ip_network(host))
+
+
+def test_the_longest_prefixes_come_first() -> None:
+    generator = random.Random(3)
+    for _ in range(200):
+        texts = {"".join(generator.choices("ab", k=generator.randrange(1, 6))) for _ in range(generator.randrange(12))}
+        name = "".join(generator.choices("ab", k=generator.randrange(7)))
+        found = sorted(filter(name.startswith, texts), key=len, reverse=True)
+        assert list(Prefixes(texts).all_of(name)) == found
+        assert Prefixes(texts).longest(name) == (found[0] if found else None)
 
 
 def test_entries_are_kept_and_not_doubled() -> None:
@@ -155,6 +239,15 @@ def test_entries_are_found_as_a_look_at_each_would_find_them() -> None:
         (entry(host=""), ErrorCode.INVALID_REQUEST),
         (entry(resource_type=acls.CLUSTER, name="mine"), ErrorCode.INVALID_REQUEST),
         (entry(principal="ann"), ErrorCode.INVALID_PRINCIPAL_TYPE),
+        (entry(host="a/b"), ErrorCode.INVALID_REQUEST),
+        (entry(host="127.0.0.1/33"), ErrorCode.INVALID_REQUEST),
+        (entry(host="::/129"), ErrorCode.INVALID_REQUEST),
+        (entry(host="10.0.0.0/"), ErrorCode.INVALID_REQUEST),
+        (entry(name="x" * 250), ErrorCode.INVALID_REQUEST),
+        (entry(name="x" * 250, pattern=acls.PREFIXED), ErrorCode.INVALID_REQUEST),
+        (entry(name="x" * 1_025, resource_type=acls.GROUP), ErrorCode.INVALID_REQUEST),
+        (entry(principal="User:" + "x" * 1_020), ErrorCode.INVALID_REQUEST),
+        (entry(host="x" * 1_025), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_entries_that_mean_nothing_are_refused(wrong: Acl, expected: ErrorCode) -> None:
