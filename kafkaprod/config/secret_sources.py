@@ -42,7 +42,7 @@ class SecretSources:
     """`none`, or a list of places and identities. Kept as a tuple.
 
     `env:NAME`, `env:PREFIX*`, `file:/PATH` and `file:/DIRECTORY/`; `identity:aws`, `identity:azure` and
-    `identity:kerberos` are what the machine or the environment is to these, without a secret in the options.
+    `identity:kerberos` are logins that the machine or its environment has, without a secret in the options.
     """
 
     __slots__ = ()
@@ -189,7 +189,7 @@ def _allows(item: str, place: str) -> bool:
 
 
 def _url_parts(url: str) -> tuple[str, str, int, str] | None:
-    """Return scheme, host, port and path of an address of HTTP; None if it is none, or its path leads upwards."""
+    """Return scheme, host, port and path of an address of HTTP; None if it has another scheme, or its path leads upwards."""
     parse = _url_parsing()
     try:
         parts = parse.urlsplit(url)

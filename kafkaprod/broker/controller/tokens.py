@@ -18,8 +18,8 @@ from kafkaprod.protocol.schema import Struct
 MAX_TOKENS: Final = 10_000
 MAX_TOKENS_OF_USER: Final = 1_000
 MAX_NAMES_BYTES: Final = 2_048
-"""Of owner, requester and renewers of a token together. Kafka has no bounds; all tokens are in one answer to those who
-may see all."""
+"""The names of owner, requester and renewers of a token together. Kafka has no bounds; one answer holds all tokens that
+a client may see."""
 _MOST_REMOVED: Final = 1_000  # of one batch
 _MAX_TIME_MS: Final = 2**63 - 1
 

@@ -161,7 +161,7 @@ class ClientRights:
         return decided
 
     def _merged_prefixes(self) -> dict[int, Prefixes]:
-        """Add to each prefix what is said of the shorter ones that begin it: only the longest one need be found."""
+        """Add to each prefix the rights of the shorter ones that begin it: only the longest one need be found."""
         names: defaultdict[int, list[str]] = defaultdict(list)
         for resource_type, pattern_type, name in self._masks:
             if pattern_type == PREFIXED:
