@@ -134,16 +134,17 @@ def test_an_identity_of_the_machine_must_be_named(options: dict[str, str], ident
 def test_an_address_must_be_below_a_named_one(
     allowed: str | None, url: str, is_allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {"bootstrap.servers": "a:1", **TOKEN, **KEY, "sasl.oauthbearer.token.endpoint.url": url}
+    given: dict[str, Any] = {"bootstrap.servers": "a:1", **TOKEN, **KEY, "sasl.oauthbearer.token.endpoint.url": url}
     given |= {"sasl.oauthbearer.assertion.private.key.pem": "k"}
     if allowed is not None:
         monkeypatch.setenv(URL_VARIABLE, allowed)
+    more: dict[str, Any]
     for more in ({}, {"allowed.urls": allowed}):
         if is_allowed:
-            ProducerConfig.from_options(given, **{k.replace(".", "_"): v for k, v in more.items()})
+            ProducerConfig.from_options(given | more)
         else:
             with pytest.raises(ConfigError, match=r"token_endpoint_url=.* is not allowed: allowed_urls"):
-                ProducerConfig.from_options(given, **{k.replace(".", "_"): v for k, v in more.items()})
+                ProducerConfig.from_options(given | more)
         monkeypatch.delenv(URL_VARIABLE, raising=False)
 
 
