@@ -1,4 +1,4 @@
-"""Offsets that groups have committed, and what a user may do with a group."""
+"""Which groups there are, offsets that they have committed, and what a user may do with one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kafkaprod.admin.topics import first
 from kafkaprod.errors import ConnectionLostError, CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.describe_groups import NOT_REQUESTED, DescribeGroupsRequest
+from kafkaprod.protocol.messages.list_groups import ListGroupsRequest
 from kafkaprod.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -110,6 +111,30 @@ def _committed(
         for each in offsets
         if each.committed_offset >= 0
     }
+
+
+def list_groups(client: ClusterClient) -> list[str]:
+    """Return the names of all groups that this user may describe, those with nothing but offsets included.
+
+    Raises:
+        BrokerError: As a broker answered.
+        ConnectionLostError: A broker of the cluster cannot be asked.
+    """
+    for move in range(_MAX_MOVES):
+        try:
+            answers = [client.ask(ListGroupsRequest(), broker.node_id) for broker in client.metadata([]).brokers]
+        except ConnectionLostError:  # a broker has gone: ask those that coordinate its groups now
+            if move == _MAX_MOVES - 1:
+                raise
+            client.wait(RETRY_MS)
+            continue
+        code = next((answer.error_code for answer in answers if answer.error_code), 0)
+        if not code:
+            return sorted({group.group_id for answer in answers for group in answer.groups})
+        if not describe(code).retriable:
+            break
+        client.wait(RETRY_MS)
+    raise error_for(code, "groups of the cluster")
 
 
 def group_operations(client: ClusterClient, group: str) -> int | None:

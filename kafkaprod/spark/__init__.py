@@ -11,12 +11,13 @@ ranges          which offsets of which partitions a read covers
 pushdown        filters that the reader applies itself
 reader_options  the options of the reader and their errors
 task            the part on executors
+mark_checks     the marks of earlier attempts with other partitions
 exactly_once    a task as one transaction
 input_end       whether a task has all of its rows, or they were cut off
 pool            one producer a worker
 replay          are repeated rows the same
 worker          what a Python worker does once
-write_marks     which micro-batch is written
+write_marks     which micro-batch is written, and whose
 writing         rows through a producer
 deduplication   headers that identify rows
 report          counts and offsets
@@ -24,6 +25,7 @@ rows            record batches to the producer
 plan            columns and their errors
 options         options of the sink and their errors
 avro            values as Avro records
+streams         which stream a write belongs to
 """
 
 try:

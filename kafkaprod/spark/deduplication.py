@@ -3,8 +3,9 @@
 A task that is run again, a micro-batch that is replayed after a restart, and a speculative copy send rows that may
 already be in the topic. If the rows come in the same order, they carry the same four headers:
 
-    kp.query   the stream's query id, the option write.id, or an id of the write        kp.batch   of the stream, else 0
-    kp.part    the task's partition                                                     kp.seq     the row in the task
+    kp.query   the stream's query id, behind the option write.id if it is set;          kp.batch   of the stream, else 0
+               of a batch the option or an id of the write                              kp.seq     the row in the task
+    kp.part    the task's partition
 
 All are decimal or plain text. Within one (query, batch, part), a record whose seq was seen before is a duplicate.
 """

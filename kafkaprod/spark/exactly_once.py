@@ -17,7 +17,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.pool import transactional_options
 from kafkaprod.spark.replay import RowCount, check_rows
 from kafkaprod.spark.report import WriteReport
+from kafkaprod.spark.streams import StreamRun
 from kafkaprod.spark.write_marks import MarkPlace, WriteMark, read_mark
 from kafkaprod.spark.writing import TaskWriter, retry_count
 
@@ -55,13 +56,15 @@ class TaskPlace:
         query: Id of the stream, or the option write.id.
         batch: Micro-batch; 0 for a write that is no stream.
         partition: The partition of the DataFrame.
-        run: The id of the stream; "" for a write that is no stream.
+        run: The id of this start of the stream; "" for a write that is no stream.
+        stream: The id of the stream; "" for a write that is no stream.
     """
 
     query: str
     batch: int
     partition: int
     run: str
+    stream: str
 
     @classmethod
     def of_task(cls, plan: WritePlan, context: TaskContext) -> TaskPlace:
@@ -70,15 +73,48 @@ class TaskPlace:
         Raises:
             ConfigError: It belongs to no stream and has no write.id.
         """
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        query = plan.options.write_id or context.getLocalProperty("sql.streaming.queryId")
+        stream = plan.stream or StreamRun.of_task(context) or StreamRun("", "")
+        query = plan.options.write_id or stream.id
         if not query:
             raise ConfigError(no_write_id())
-        run = "" if batch is None else context.getLocalProperty("spark.jobGroup.id") or ""
-        return cls(query, int(batch or 0), context.partitionId(), run)
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return cls(query, int(batch or 0), context.partitionId(), stream.run, stream.id)
+
+    def at(self, partition: int) -> TaskPlace:
+        """Return the place of another task of the same write."""
+        return replace(self, partition=partition)
+
+    def check_owner(self, mark: WriteMark) -> None:
+        """Refuse a mark that does not say whether the rows of this task are written.
+
+        Raises:
+            ConfigError: Another stream, or a write that is no stream, has the same write.id.
+        """
+        is_named_by_stream = mark.stream is None and self.query == self.stream
+        if mark.stream == self.stream or is_named_by_stream:
+            return
+        cure = "Give this one a write.id of its own: its rows are then written, whatever is there"
+        if mark.stream is not None:
+            raise ConfigError(
+                f"write.id {self.query!r} is that of {_owner(mark.stream)}, which has written micro-batch {mark.batch} "
+                f"of partition {self.partition}, and this is {_owner(self.stream)}: its micro-batches have the same "
+                f"numbers for other rows. A stream keeps its id as long as it has the same checkpoint. {cure}"
+            )
+        if bool(mark.run) == bool(self.stream) and (not self.stream or mark.batch < self.batch):
+            return
+        raise ConfigError(
+            f"write.id {self.query!r} has a write mark of kafkaprod 0.2 for micro-batch {mark.batch} of partition "
+            f"{self.partition}, which does not say which stream wrote it, and this is micro-batch {self.batch} of "
+            f"{_owner(self.stream)}: it cannot be known whether these rows are written. Let kafkaprod 0.2 complete a "
+            f"micro-batch that it has begun. {cure}"
+        )
 
     def __str__(self) -> str:
         return f"task {self.partition} of micro-batch {self.batch} of {self.query}"
+
+
+def _owner(stream: str) -> str:
+    return f"stream {stream}" if stream else "a write that is no stream"
 
 
 def no_write_id() -> str:
@@ -115,7 +151,7 @@ def write_exactly_once(
     if context is None:
         raise ConfigError("delivery=transactional runs in Spark's tasks alone")
     place = TaskPlace.of_task(plan, context)
-    report.query, report.batch = place.query, place.batch
+    report.query, report.batch, report.stream = place.query, place.batch, place.stream
     _Attempt(plan, options, place, report).run(batches, source)
 
 
@@ -180,14 +216,22 @@ class _Attempt:
             return None
 
     def _is_done(self, mark: WriteMark | None) -> bool:
-        return mark is not None and mark.batch >= self._place.batch
+        """Whether the rows are in Kafka. Raises ConfigError for a mark of another stream."""
+        if mark is None:
+            return False
+        self._place.check_owner(mark)
+        if self._place.run and mark.run == self._place.run and mark.batch < self._place.batch:
+            self._report.has_gone_on = True
+        return mark.batch >= self._place.batch
 
     def _write(self, producer: Producer, batches: Iterator[pa.RecordBatch]) -> None:
         count = RowCount(self._options)
         producer.begin_transaction()
         TaskWriter(self._plan, producer, self._report).run(count.watch(batches))
         place, plan = self._place, self._plan
-        mark = WriteMark(place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token)
+        mark = WriteMark(
+            place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token, place.stream
+        )
         producer.send_offsets_to_transaction(
             {self._mark_place.partition: (place.batch + 1, mark.to_text())}, self._mark_place.name
         )
@@ -269,35 +313,3 @@ def _may_be_fenced(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-def check_marks(plan: WritePlan, options: TransactionOptions, tasks: list[WriteReport]) -> None:
-    """Look, on the driver, for rows that an earlier attempt wrote as more partitions than there are now.
-
-    Args:
-        plan: The plan of the write.
-        options: Its transactions.
-        tasks: The reports of all tasks.
-
-    Raises:
-        KafkaError: There are such rows: some are in Kafka twice.
-    """
-    written = [task for task in tasks if task.query]
-    if not written:
-        return  # no task had rows
-    query, batch, count = written[0].query, written[0].batch, len(tasks)
-    with ClusterClient(ProducerConfig.from_options(plan.options.kafka)) as client:
-        for partition in range(count, count + 4):
-            place = MarkPlace.of(options, query, partition)
-            try:
-                mark = read_mark(client, place, 0)
-            except BrokerError as error:
-                if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                    raise
-                continue
-            if mark is not None and mark.batch >= batch:
-                raise KafkaError(
-                    f"micro-batch {batch} of {query} has {count} partitions now, but an earlier attempt wrote "
-                    f"partition {partition}: some rows are in Kafka twice. The partitions must be the same in every "
-                    "repetition"
-                )

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.avro import avro_rows
 from kafkaprod.spark.options import SinkOptions
+from kafkaprod.spark.streams import StreamRun
 from kafkaprod.tables import AvroRows, JsonRows
 
 _ATTRIBUTES: Final = ("key", "topic", "partition", "headers", "timestamp")
@@ -48,6 +49,7 @@ class WritePlan:
         rows: How several columns become a value; None: they do not.
         write_id: Replaces the query id if Spark has none: the option, or an id of this write.
         token: Identifies this write; all attempts at its tasks share it.
+        stream: The stream of a micro-batch that is written over Spark Connect, where tasks do not learn it; else None.
     """
 
     options: SinkOptions
@@ -60,6 +62,7 @@ class WritePlan:
     rows: JsonRows | AvroRows | None
     write_id: str
     token: str
+    stream: StreamRun | None = None
 
 
 def make_plan(schema: StructType, options: SinkOptions) -> WritePlan:

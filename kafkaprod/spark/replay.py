@@ -79,8 +79,14 @@ def check_frame(df: DataFrame, options: TransactionOptions) -> None:
             "delivery=transactional needs the same rows when a partition is computed again, but this DataFrame has "
             f"expressions such as rand() or monotonically_increasing_id(): store its rows first, {cure}"
         )
-    if execution.executedPlan().getClass().getSimpleName() == "AdaptiveSparkPlanExec":
+    if is_adaptive(df):
         raise ConfigError(
             "delivery=transactional needs the same partitions when a write is repeated, but Spark chooses those of "
             f"this DataFrame by the sizes it meets: set spark.sql.adaptive.enabled=false, {cure}"
         )
+
+
+def is_adaptive(df: Any) -> bool:
+    """Return whether Spark chooses partitions of a DataFrame while it computes them."""
+    plan = df._jdf.queryExecution().executedPlan()
+    return bool(plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec")

@@ -42,7 +42,9 @@ class WriteReport:
         partition, attempt: The task's numbers; -1 in a sum.
         already_written: Tasks whose rows an earlier attempt had committed, with delivery=transactional. Their rows are
             counted, their offsets and bytes are not known.
-        query, batch: What the task's transaction belongs to; "" and -1 without transactions and in a sum.
+        query, batch, stream: What the task's transaction belongs to; "" and -1 without transactions and in a sum, and
+            the stream is also "" for a write that is no stream.
+        has_gone_on: Whether this start of the stream has written an earlier micro-batch, with delivery=transactional.
     """
 
     rows: int = 0
@@ -57,6 +59,8 @@ class WriteReport:
     already_written: int = 0
     query: str = ""
     batch: int = -1
+    stream: str = ""
+    has_gone_on: bool = False
 
     def add_range(self, topic: str, partition: int, first: int, last: int, count: int) -> None:
         """Count records of a partition."""

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kafkaprod.errors import ConfigError
-from kafkaprod.spark.exactly_once import check_marks
+from kafkaprod.spark.mark_checks import check_marks
 from kafkaprod.spark.options import boolean_option, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.preflight import check_topic, check_topic_of_stream, check_transactions

@@ -2,22 +2,31 @@
 
 The mark of query q and partition p is what the group `<txn.prefix>-<q>-<p>` has committed for partition 0 of the
 mark topic: b + 1, once micro-batch b is written. It is committed in the transaction of the rows. The transactional id
-has the name of the group.
+has the name of the group. The text beside the offset says whose the mark is:
+
+    kp2  rows, sum, at, run, write, stream
+    kp1  the same without the stream, as kafkaprod 0.2 wrote it
+
+A mark is believed by the stream alone whose id it has: micro-batch numbers of another one begin again at 0.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.groups import CommittedOffset, committed_offset
+from kafkaprod.admin.groups import CommittedOffset, committed_offset, list_groups
 from kafkaprod.errors import ConfigError
 from kafkaprod.spark.options import TransactionOptions
 from kafkaprod.structs import TopicPartition
 
-_FORMAT: Final = "kp1"
+_FORMAT: Final = "kp2"
+_FORMER: Final = "kp1"
+_LATER: Final = re.compile(r"kp[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,10 @@ class WriteMark:
         rows: The number of rows of the task.
         checksum: The checksum of their content; None: it was not computed.
         attempt: Which attempt at the task wrote them.
-        run: The id of the stream; "" for a write that is no stream.
+        run: The id of this start of the stream; "" for a write that is no stream.
         write: Identifies the write, which all attempts at its tasks share.
+        stream: The id of the stream, which its checkpoint keeps; "" for a write that is no stream; None: the mark is of
+            a version that did not note it.
     """
 
     batch: int
@@ -57,11 +68,15 @@ class WriteMark:
     attempt: int
     run: str
     write: str
+    stream: str | None
 
     def to_text(self) -> str:
         """Return the metadata of the committed offset."""
         checksum = "" if self.checksum is None else f"{self.checksum:x}"
         fields = {"rows": self.rows, "sum": checksum, "at": self.attempt, "run": self.run, "write": self.write}
+        if self.stream is None:
+            return f"{_FORMER} {urlencode(fields)}"
+        fields["stream"] = self.stream
         return f"{_FORMAT} {urlencode(fields)}"
 
     @classmethod
@@ -69,12 +84,17 @@ class WriteMark:
         """Read a committed offset.
 
         Raises:
-            ConfigError: It is no write mark: something else uses the group.
+            ConfigError: It is no write mark: something else uses the group. Or a later version wrote it.
         """
         kind, _, text = committed.metadata.partition(" ")
         fields = dict(parse_qsl(text, keep_blank_values=True))
+        if kind not in (_FORMAT, _FORMER) and _LATER.fullmatch(kind):
+            raise ConfigError(
+                f"group {place.name!r} has a write mark of format {kind!r}, which this version of kafkaprod cannot "
+                "read: a later version wrote it. Use that version, or another txn.prefix and a new write.id"
+            )
         try:
-            if kind != _FORMAT:
+            if kind not in (_FORMAT, _FORMER):
                 raise ValueError(kind)
             return cls(
                 batch=committed.offset - 1,
@@ -83,6 +103,7 @@ class WriteMark:
                 attempt=int(fields["at"]),
                 run=fields["run"],
                 write=fields["write"],
+                stream=fields["stream"] if kind == _FORMAT else None,
             )
         except (KeyError, ValueError) as error:
             raise ConfigError(
@@ -106,3 +127,18 @@ def read_mark(client: ClusterClient, place: MarkPlace, patience_ms: int) -> Writ
     """
     committed = committed_offset(client, place.name, place.partition, patience_ms)
     return None if committed is None else WriteMark.from_committed(committed, place)
+
+
+def marked_partitions(
+    client: ClusterClient, options: TransactionOptions, query: str
+) -> Iterator[tuple[int, MarkPlace]]:
+    """Yield each partition of a query for which the cluster has a group, and the place of its mark.
+
+    Raises:
+        BrokerError: As a broker answered.
+    """
+    begin = f"{options.prefix}-{query}-"
+    for name in list_groups(client):
+        number = name.removeprefix(begin)
+        if number != name and number.isascii() and number.isdecimal() and str(int(number)) == number:
+            yield int(number), MarkPlace.of(options, query, int(number))

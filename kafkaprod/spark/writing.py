@@ -15,6 +15,7 @@ from kafkaprod.spark.deduplication import RowIdentity, with_identity
 from kafkaprod.spark.plan import WritePlan
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.rows import SentRows, send_batch
+from kafkaprod.spark.streams import StreamRun
 
 MAX_PENDING_BYTES: Final = 32 << 20  # of rows whose outcome was not checked yet; they keep Spark's batches in memory
 SMALL_BYTES: Final = 512 << 10  # a smaller batch of Spark's is joined with others, up to
@@ -142,12 +143,14 @@ def _join(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def _identity(plan: WritePlan, report: WriteReport) -> RowIdentity:
     """Return the identity, which is the same for every attempt at the task and for a replayed micro-batch."""
     context = TaskContext.get()
-    query = batch = None
-    if context is not None and plan.options.write_id is None:
-        query = context.getLocalProperty("sql.streaming.queryId")
+    batch, stream = None, plan.stream
     if context is not None:
-        batch = context.getLocalProperty("streaming.sql.batchId")
-    return RowIdentity(query or plan.write_id, int(batch or 0), max(report.partition, 0))
+        batch, stream = context.getLocalProperty("streaming.sql.batchId"), stream or StreamRun.of_task(context)
+    if stream is None:
+        query = plan.write_id
+    else:  # a new checkpoint begins again at micro-batch 0, also under the same write.id
+        query = stream.id if plan.options.write_id is None else f"{plan.options.write_id}-{stream.id}"
+    return RowIdentity(query, int(batch or 0), max(report.partition, 0))
 
 
 def retry_count(producer: Producer) -> int:

@@ -9,8 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafkaprod.cli.doctor_redaction import ADVISED
+from tests.spark.attempts import attempts
 from tests.spark.sessions import local_session
 from tests.spark.ways import VERSION
+
+__all__ = ["attempts"]
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 900

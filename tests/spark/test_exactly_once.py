@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import threading
@@ -18,7 +17,6 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import rand
-from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import delay, drop_reply
@@ -27,13 +25,13 @@ from kafkaprod.producer import Producer
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkaprod.spark import exactly_once, task, write
-from kafkaprod.spark.input_end import END_OF_STREAM
+from kafkaprod.spark import exactly_once, write
 from kafkaprod.spark.options import parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import REPORT_SCHEMA, report_task, write_task
 from tests.kafka.reading import end_offsets
+from tests.spark.attempts import VALUE, Become, batches_of
 from tests.spark.streams import run_stream
 from tests.spark.topics import committed_values
 from tests.support.broker.fixtures_broker import wait_until
@@ -225,64 +223,13 @@ def test_two_writes_of_a_micro_batch_need_two_ids(
 
 # -- two attempts at once ----------------------------------------------------------------------------------------------
 
-
-class _Context:
-    """What a task sees of Spark; two attempts at one task cannot be had on one host."""
-
-    def __init__(self, attempt: int, batch: int) -> None:
-        self._attempt = attempt
-        self._batch = batch
-
-    def partitionId(self) -> int:
-        return 0
-
-    def attemptNumber(self) -> int:
-        return self._attempt
-
-    def getLocalProperty(self, name: str) -> str | None:
-        return {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(self._batch)}.get(name)
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """Make the calling thread the attempt of a number at task 0 of a micro-batch."""
-    running = threading.local()
-
-    class Contexts:
-        @staticmethod
-        def get() -> _Context:
-            return running.context  # type: ignore[no-any-return]
-
-    def become(attempt: int, batch: int) -> None:
-        running.context = _Context(attempt, batch)
-
-    for module in (exactly_once, task):
-        monkeypatch.setattr(module, "TaskContext", Contexts)
-    # Behind the rows there is what Spark writes there.
-    monkeypatch.setattr(task, "worker_input", lambda: io.BufferedReader(io.BytesIO(END_OF_STREAM)))
-    return become
-
-
-VALUE = StructType([StructField("value", StringType())])
-
-
-def batches_of(values: list[str], sign: threading.Event | None = None, wait: threading.Event | None = None) -> Any:
-    """Two batches; after the first one a sign is given and another waited for."""
-    half = len(values) // 2
-    yield pa.RecordBatch.from_pydict({"value": values[:half]})
-    if sign is not None and wait is not None:
-        sign.set()
-        assert wait.wait(60)
-    yield pa.RecordBatch.from_pydict({"value": values[half:]})
-
-
 VALUES = [f"{number:0>600}" for number in range(2000)]  # so much that the first batch is not joined with the second
 
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("does_twin_end", [True, False], ids=["twin commits", "twin dies"])
 def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
-    attempts: Callable[[int, int], None], version: int, does_twin_end: bool, caplog: pytest.LogCaptureFixture
+    attempts: Become, version: int, does_twin_end: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with EmbeddedBroker(topics={"t": 2}, transaction_version=version) as broker:
         wait_ms = "20000" if does_twin_end else "300"
@@ -325,7 +272,7 @@ def test_attempt_that_is_fenced_takes_the_rows_of_its_twin_or_fails(
 
 @pytest.mark.parametrize("refused", [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT])
 def test_attempt_whose_transaction_is_ended_for_its_twin_waits_for_it(
-    attempts: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch, refused: ApiKey
+    attempts: Become, monkeypatch: pytest.MonkeyPatch, refused: ApiKey
 ) -> None:
     """Until the twin's second InitProducerId the coordinator agrees to an abort of the fenced attempt."""
     has_begun, may_end = threading.Event(), threading.Event()
@@ -370,7 +317,7 @@ def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     raise ZeroDivisionError
 
 
-def test_late_attempt_of_an_earlier_micro_batch_fences_no_attempt(attempts: Callable[[int, int], None]) -> None:
+def test_late_attempt_of_an_earlier_micro_batch_fences_no_attempt(attempts: Become) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         plan = make_plan(VALUE, parse_options(options_for(broker, "t")))
         for batch in range(2):
@@ -383,7 +330,7 @@ def test_late_attempt_of_an_earlier_micro_batch_fences_no_attempt(attempts: Call
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_commit_whose_answer_is_lost_is_repeated(attempts: Callable[[int, int], None], version: int) -> None:
+def test_commit_whose_answer_is_lost_is_repeated(attempts: Become, version: int) -> None:
     with EmbeddedBroker(topics={"t": 1}, transaction_version=version) as broker:
         options = options_for(broker, "t", **{"kafka.max.block.ms": "1500", "kafka.request.timeout.ms": "1000"})
         plan = make_plan(VALUE, parse_options(options | {"kafka.delivery.timeout.ms": "2000"}))
@@ -393,7 +340,7 @@ def test_commit_whose_answer_is_lost_is_repeated(attempts: Callable[[int, int], 
         assert committed_values(broker.bootstrap_servers, "t") == [b"a", b"b"]
 
 
-def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Callable[[int, int], None]) -> None:
+def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Become) -> None:
     """An open transaction holds the mark: readers of stable offsets would wait for its timeout."""
     with EmbeddedBroker(topics={"t": 1}) as broker:
         plan = make_plan(VALUE, parse_options(options_for(broker, "t")))
@@ -408,7 +355,7 @@ def test_attempt_that_died_with_its_offsets_sent_holds_up_no_reader(attempts: Ca
         assert committed_values(broker.bootstrap_servers, "t") == [b"a", b"b"]
 
 
-def test_group_of_something_else_is_refused(attempts: Callable[[int, int], None]) -> None:
+def test_group_of_something_else_is_refused(attempts: Become) -> None:
     with EmbeddedBroker(topics={"t": 1}) as broker:
         plan = make_plan(VALUE, parse_options(options_for(broker, "t")))
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "kafkaprod-q-0"})

@@ -247,5 +247,5 @@ def test_cut_repetition_is_not_taken_for_other_rows() -> None:
     options = TransactionOptions("p", "t", 1000, "count")
     with pytest.raises(InputCutError):
         check_rows(
-            options, WriteMark(0, 20, None, 0, "", "x"), whole(batches, infile, 4, is_proof_needed=True), "task 4"
+            options, WriteMark(0, 20, None, 0, "", "x", ""), whole(batches, infile, 4, is_proof_needed=True), "task 4"
         )

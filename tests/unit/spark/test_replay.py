@@ -22,7 +22,7 @@ def options(verify: str) -> TransactionOptions:
 def mark(verify: str) -> WriteMark:
     count = RowCount(options(verify))
     assert list(count.watch(ROWS)) == ROWS
-    return WriteMark(7, count.rows, count.checksum, 0, "run", "write")
+    return WriteMark(7, count.rows, count.checksum, 0, "run", "write", "stream")
 
 
 @pytest.mark.parametrize(
