@@ -69,6 +69,7 @@ _NOT_READ: Final = {
     b"7z\xbc\xaf\x27\x1c": "a 7z archive",
     b"Rar!\x1a\x07": "a RAR archive",
     b"\x89LZO": "the output of lzop",
+    b"PARE": "an encrypted Parquet file",
     b"FEA1": "a Feather file of version 1: write it again with a newer pyarrow or pandas",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of Excel or Word",
 }
@@ -87,7 +88,7 @@ _FORMAT_OF_MAGIC: Final = {
     b"Obj\x01": "avro",
     b"ORC": "orc",
 }
-_IN_TEXTS: Final = (b"PAR1", b"ORC", b"FEA1")  # also begins a text such as `ORCID,name`
+_IN_TEXTS: Final = (b"PAR1", b"PARE", b"ORC", b"FEA1", b"ARROW1")  # also begins a text such as `ORCID,name`
 _BZ2_BLOCKS: Final = (b"1A", b"\x17r")  # begin the first block, and the end of an empty one
 
 

@@ -1,8 +1,8 @@
-"""Prove that an Arrow or Parquet input ends where it seems to end: libraries read less than there is without an error.
+"""Prove that an Arrow or ORC input ends where it seems to end: libraries read less than there is without an error.
 
 pyarrow takes a stream that is cut between two batches for a shorter one, reads the first of two concatenated streams,
 and of concatenated files the parts that the last one's footer happens to point to.
-Source: Arrow Columnar Format 1.5 (IPC), Footer in File.fbs; Parquet's file format.
+Source: Arrow Columnar Format 1.5 (IPC), Footer in File.fbs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any, Final
 
 from kafkaprod.loader.opening.errors import LoadError
 
-SCAN_BYTES: Final = 1 << 20
 ARROW_MAGIC: Final = b"ARROW1"
-PARQUET_MAGIC: Final = b"PAR1"
 ORC_MAGIC: Final = b"ORC"
 _GAP_BYTES: Final = 64 + 8  # between the last block and the footer of an Arrow file: filling, and the end mark
 _BLOCK: Final = struct.Struct("<qi4xq")  # offset, bytes of its metadata, bytes of its body
@@ -124,24 +122,3 @@ def check_one_orc_file(file: Any, size: int, name: str) -> None:
             f"{name} is damaged, or several ORC files were joined: its footer speaks of {parts + 1:,} bytes, and there "
             f"are {size:,}"
         )
-
-
-def check_one_parquet_file(stream: Any, name: str) -> None:
-    """Refuse joined Parquet files: the last one's footer points into the first one.
-
-    The places of columns would show it, too, but pyarrow ends the process where those are damaged.
-
-    Args:
-        stream: The file; is left at its beginning.
-        name: The name of the input.
-
-    Raises:
-        LoadError: One file ends in it and another one begins.
-    """
-    before = b""
-    stream.seek(0)
-    while piece := stream.read(SCAN_BYTES):
-        if PARQUET_MAGIC * 2 in before + piece:
-            raise LoadError(f"{name} is several Parquet files that were joined: load them one by one")
-        before = piece[-7:]
-    stream.seek(0)

@@ -10,7 +10,6 @@ from kafkaprod.loader.formats.arrow_ends import (
     NotedReads,
     check_one_arrow_file,
     check_one_orc_file,
-    check_one_parquet_file,
 )
 from kafkaprod.loader.formats.arrow_forms import changed_forms
 from kafkaprod.loader.formats.arrow_rows import has_bytes, import_pyarrow, value_type_of
@@ -26,6 +25,7 @@ from kafkaprod.tables.row_plan import AVRO, RowPlan
 if TYPE_CHECKING:
     import pyarrow as pa
 
+COLUMN_BUFFER_BYTES: Final = 1 << 20
 _OLD_DECIMALS: Final = "decimals of Hive 0.11"
 
 
@@ -39,9 +39,9 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
     import_pyarrow("Parquet")
     with seekable(source) as stream:
         with errors_of(source):
-            check_one_parquet_file(stream, source.name)
-            file = _parquet_file(stream, source, plan)
+            file, stored_forms = _parquet_file(stream, source, plan)
         names = checked_names(source, plan, _schema_in_table(file.schema_arrow, source))
+        _check_stored_forms(stored_forms, names, source)
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
@@ -56,13 +56,32 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
         yield from blocks_of(source, plan, readable(source, batches, names), first, row)
 
 
-def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> Any:
+def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> tuple[Any, dict[str, str]]:
+    """Return the file, and the types of columns that pyarrow shows as what they are stored as."""
     import pyarrow.parquet as pq
 
-    check_parquet_footer(stream, source.name)
+    stored_forms = check_parquet_footer(stream, source.name)
     # In ns, pyarrow's default, INT96 has no dates before 1677 and after 2262: other dates came without an error.
     unit = "us" if plan.value == AVRO else "ms"
-    return pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit=unit)
+    # By default pyarrow reads ahead into memory what all row groups have of the wanted columns.
+    file = pq.ParquetFile(
+        stream,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit=unit,
+        pre_buffer=False,
+        buffer_size=COLUMN_BUFFER_BYTES,
+    )
+    return file, stored_forms
+
+
+def _check_stored_forms(stored_forms: dict[str, str], names: Sequence[str], source: Source) -> None:
+    """Refuse columns that would be sent as what their values are stored as. Raises LoadRefusedError."""
+    name = next((name for name in names if name in stored_forms), None)
+    if name is not None:
+        raise LoadRefusedError(
+            f"{source.name}: column {name!r} has Parquet's type {stored_forms[name]}, of which pyarrow shows only how "
+            "its values are stored: leave it out with --columns, or write it as text or a struct with what made the file"
+        )
 
 
 def _schema_in_table(schema: pa.Schema, source: Source) -> pa.Schema:
@@ -82,9 +101,10 @@ def check_columns(source: Source, plan: RowPlan) -> set[str]:
         return set()
     try:
         with seekable(source) as stream, errors_of(source):
-            schema, found = _schema_of(stream, source, plan)
+            schema, found, stored_forms = _schema_of(stream, source, plan)
             names = schema.names
         names = checked_names(source, plan, schema)
+        _check_stored_forms(stored_forms, names, source)
         if _OLD_DECIMALS in found:
             _check_decimals(schema, names, source.name)
     except LoadRefusedError:
@@ -100,20 +120,20 @@ def check_columns(source: Source, plan: RowPlan) -> set[str]:
     return found | changed_forms(schema, names)
 
 
-def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, set[str]]:
+def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, set[str], dict[str, str]]:
     import pyarrow as pa
 
     if source.format == "parquet":
-        file = _parquet_file(stream, source, plan)
-        return _schema_in_table(file.schema_arrow, source), _int96_of(file)
+        file, stored_forms = _parquet_file(stream, source, plan)
+        return _schema_in_table(file.schema_arrow, source), _int96_of(file), stored_forms
     if source.format == "orc":
         orc = _orc_file(stream)
-        return orc.schema, _old_decimals_of(orc)
+        return orc.schema, _old_decimals_of(orc), {}
     if source.format == "avro":
-        return avro_schema(stream, source.name), set()
+        return avro_schema(stream, source.name), set(), {}
     head = stream.read(6)
     stream.seek(0)
-    return (pa.ipc.open_file if head == b"ARROW1" else pa.ipc.open_stream)(stream).schema, set()
+    return (pa.ipc.open_file if head == b"ARROW1" else pa.ipc.open_stream)(stream).schema, set(), {}
 
 
 def _int96_of(file: Any) -> set[str]:

@@ -10,6 +10,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
+from kafkaprod.loader.formats import arrow_files
 from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan
@@ -74,3 +75,14 @@ def test_decimals_that_may_have_lost_digits_are_refused(tmp_path: Path) -> None:
         with pytest.raises(LoadRefusedError, match=f"column '{column}' may have decimals of Hive 0.11"):
             values_of(path, options)
     assert values_of(path, ReadOptions(RowPlan(""), columns=["e"])) == [b'{"e":null}']
+
+
+def test_a_column_of_which_only_the_storage_is_shown_is_refused_by_name_unless_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"a": [1], "v": ["x"]}), path)
+    monkeypatch.setattr(arrow_files, "check_parquet_footer", lambda stream, name: {"v": "VARIANT"})
+    with pytest.raises(LoadRefusedError, match=r"column 'v' has Parquet's type VARIANT, .* --columns"):
+        values_of(path)
+    assert values_of(path, ReadOptions(RowPlan(""), columns=["a"])) == [b'{"a":1}']

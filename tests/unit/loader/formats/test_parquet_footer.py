@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
+import tracemalloc
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -131,3 +133,73 @@ def test_a_footer_with_changed_bytes_never_ends_otherwise(data: st.DataObject) -
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(footer_start(bytes(damaged)), len(damaged) - 9))] = data.draw(st.integers(0, 255))
     is_refused(bytes(damaged))
+
+
+def number(value: int) -> bytes:
+    data = bytearray()
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*data, value])
+
+
+@pytest.mark.parametrize("field", [b"\x29", b"\x39\x1c\x00\x19", b"\x59", b"\x49"])  # schema, another, a group, unknown
+def test_a_footer_of_empty_structs_takes_no_memory(field: bytes) -> None:
+    count = 900_000
+    footer = field + b"\xfc" + number(count) + bytes(count) + b"\0"
+    data = footer + struct.pack("<I", len(footer)) + b"PAR1"
+    tracemalloc.start()
+    try:
+        is_refused(data)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+POISON = pa.table({"s": [f"{i} PAR1PAR1" for i in range(ROWS)]})
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none", "use_dictionary": False}, {"write_page_index": True}])
+def test_a_value_with_the_magic_number_twice_is_a_value_as_others(options: dict[str, Any]) -> None:
+    assert not is_refused(written(POISON, **options))
+
+
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"data_page_version": "2.0"}])
+@pytest.mark.parametrize("table", [TABLE, TABLE.slice(0, 0), POISON])
+def test_joined_files_are_refused_by_the_places_in_the_last_footer(table: pa.Table, options: dict[str, Any]) -> None:
+    first, second = written(TABLE, **options), written(table, **options)
+    for joined in (first + second, second + first, first + first + second):
+        with pytest.raises(LoadError, match=r"a\.parquet is several Parquet files that were joined"):
+            check_parquet_footer(io.BytesIO(joined), "a.parquet")
+
+
+def test_a_file_is_not_read_from_end_to_end_to_check_its_footer() -> None:
+    data = written(
+        pa.table({"x": [random.Random(1).randbytes(1000) for _ in range(1000)]}),
+        compression="none",
+        write_statistics=False,
+    )
+
+    class NotedReads(io.BytesIO):
+        count = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(size)
+            self.count += len(found)
+            return found
+
+    stream = NotedReads(data)
+    check_parquet_footer(stream, "a.parquet")
+    assert stream.count < len(data) // 10
+
+
+def test_types_of_which_only_the_storage_is_shown_are_found() -> None:
+    plain = written(pa.table({"a": [1], "v": ["x"]}), version="2.6", store_schema=False)
+    assert check_parquet_footer(io.BytesIO(plain), "a.parquet") == {}
+    long = plain[footer_start(plain) : -8]
+    place = long.index(b"\x4c\x1c\x00\x00")
+    for found, member in (("VARIANT", b"\x0c\x20"), ("number 30 of parquet.thrift", b"\x0c\x3c")):
+        footer = long[:place] + b"\x4c" + member + b"\x00\x00" + long[place + 4 :]
+        footer = footer.replace(b"\x25\x00\x4c", b"\x6c")  # without the old form
+        data = plain[: footer_start(plain)] + footer + struct.pack("<I", len(footer)) + b"PAR1"
+        assert check_parquet_footer(io.BytesIO(data), "a.parquet") == {"v": found}
