@@ -6,6 +6,7 @@ rows of files for the loader: it names the rows that have no record instead of r
 
 plan            maps the columns of a table to records, batch by batch
 avro            encode rows as Avro records with Confluent's wire header
+avro_values     hold values to an Avro schema, before fastavro writes them
 registry        schemas and their ids in a schema registry, through confluent-kafka's client (extra `registry`)
 result          the outcome of all rows of one table, in the table's order
 row_plan        the columns of a row, mapped to its record, a block of rows at a time

@@ -1,7 +1,8 @@
 """Encode rows as Avro records with Confluent's wire header.
 
 Tables are written by `_core.text.avro_rows`, straight from their columns. What that does not cover, and rows that do
-not fit the schema, go through fastavro, a Python object per value: it has the last word on what is right.
+not fit the schema, go through fastavro, a Python object per value. Both write what fits the schema alone: `avro_values`
+has the last word on that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.records.integers import checked_integer
 from kafkaprod._core.text.avro_rows import AvroBatch
 from kafkaprod.errors import InvalidRecordError, SerializationError
+from kafkaprod.tables.avro_values import AvroValues
 from kafkaprod.threads import importing
 
 MAGIC_BYTE: Final = 0  # Source: Confluent documentation, "Wire format"
@@ -54,6 +56,7 @@ class AvroEncoder:
         except Exception as error:
             raise InvalidRecordError(f"the Avro schema is refused: {error}") from error
         self._write = fastavro.schemaless_writer
+        self._values = AvroValues(self._schema, fastavro.write.LOGICAL_WRITERS)
         self._header = b"" if number is None else struct.pack(">bi", MAGIC_BYTE, number)
         self._type = type_of(plain)
         self._last: tuple[ArrowBatch, list[int], AvroBatch | None] | None = None
@@ -64,12 +67,34 @@ class AvroEncoder:
         if column is not None:
             return column
         values = []
-        for place, row in enumerate(batch.to_pylist(indexes, first, end)):
-            try:
-                values.append(self.encode_row(row))
-            except SerializationError as error:
-                raise SerializationError(f"row {first + place} {error}") from error
+        for place, value in enumerate(self.encode_each(batch, indexes, first, end), first):
+            if isinstance(value, SerializationError):
+                raise SerializationError(f"row {place} {value}") from value
+            values.append(value)
         return Column.from_list(values)
+
+    def encode_each(
+        self, batch: ArrowBatch, indexes: list[int], first: int, end: int
+    ) -> Iterator[bytes | SerializationError]:
+        """Yield each of the rows first .. end, or why it does not fit the schema; by fastavro."""
+        for place in range(first, end):
+            try:
+                yield self.encode_row(self._python_row(batch, indexes, place))
+            except SerializationError as error:
+                yield error
+
+    def _python_row(self, batch: ArrowBatch, indexes: list[int], place: int) -> dict[str, Any]:
+        """Return a row as Python objects. Raises SerializationError naming a column that has none."""
+        row: dict[str, Any] = {}
+        for index in indexes:
+            try:
+                row |= batch.to_pylist([index], place, place + 1)[0]
+            except (OverflowError, UnicodeDecodeError) as error:
+                what = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "a time beyond year 9999"
+                raise SerializationError(
+                    f"does not fit the Avro schema: field {batch.fields[index].name!r} holds {what}: {error}"
+                ) from error
+        return row
 
     def encode_compiled(self, batch: ArrowBatch, indexes: list[int], first: int, end: int) -> Column | None:
         """Encode as `encode` does; None if the schema or a column is not covered, or a row does not fit."""
@@ -83,8 +108,8 @@ class AvroEncoder:
             return None
         places = {batch.fields[index].name: index for index in indexes}
         columns = [(places[name], field) for name, field in self._type[2] if name in places]
-        if len(columns) < len(self._type[2]):
-            return None  # fields that only the schema has: fastavro writes their defaults
+        if not len(columns) == len(self._type[2]) == len(indexes):
+            return None  # fields that only the schema has: fastavro writes their defaults; or columns that are no fields
         try:
             return AvroBatch(batch, columns, self._header)
         except NotImplementedError:
@@ -95,7 +120,7 @@ class AvroEncoder:
         out = io.BytesIO()
         out.write(self._header)
         try:
-            self._write(out, self._schema, row)
+            self._write(out, self._schema, self._values.fit(row))
         except Exception as error:
             raise SerializationError(f"does not fit the Avro schema: {error}") from error
         return out.getvalue()

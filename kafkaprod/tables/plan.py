@@ -54,8 +54,10 @@ class AvroRows:
         subject: The schema's name in the registry; None: the topic's name and `-value`, as confluent's serializers.
         register: Whether to register a schema that the registry does not have.
 
-    Needs the extra `avro`. Rows are written by compiled code; those of schemas with maps, enums, references or unions
-    of several types through fastavro, a Python object per value, which is tens of times slower.
+    Columns and fields go together by name; a column that is no field, a field with neither column nor default, and a
+    value that does not fit are errors. Needs the extra `avro`. Rows are written by compiled code; those of schemas with
+    maps, enums, references or unions of several types through fastavro, a Python object per value, which is tens of
+    times slower.
     """
 
     schema: str | Mapping[str, Any] | None = None

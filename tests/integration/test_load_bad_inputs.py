@@ -238,6 +238,23 @@ def test_rows_that_do_not_fit_the_avro_schema_are_put_aside(rig: LoadRig, tmp_pa
     assert "does not fit the Avro schema" in bad["reason"]
 
 
+def test_numbers_that_the_avro_schema_cannot_hold_are_put_aside(rig: LoadRig, tmp_path: Path) -> None:
+    path, schema, aside = tmp_path / "in.csv", tmp_path / "row.avsc", tmp_path / "bad.jsonl"
+    path.write_bytes(b"id,price\n1,2\n4294967296,3\n5,2.75\n")
+    fields = [{"name": "id", "type": "int"}, {"name": "price", "type": "long"}]
+    schema.write_text(json.dumps({"type": "record", "name": "row", "fields": fields}))
+    avro = ("--value", "avro", "--schema", str(schema), "--schema-id", "7", "--column-type", "id=int64")
+    done = rig.run(str(path), "--create-topic", "1", *avro, "--infer-types", "--on-error", f"dead-letter={aside}")
+    assert done.code == 3, done.err
+    assert rig.values() == []  # 2.75 makes floats of all prices
+    reasons = [json.loads(line)["reason"] for line in aside.read_text().splitlines()]
+    assert [reason.partition(": ")[2] for reason in reasons] == [
+        "field 'price': 2.0 (float) is no long",
+        "field 'id': 4294967296 (int) is no int",
+        "field 'price': 2.75 (float) is no long",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [("--value", "avro"), ("--value", "avro", "--schema-id", "1")])
 def test_avro_without_its_schema_is_refused(rig: LoadRig, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "in.csv"

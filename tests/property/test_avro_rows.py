@@ -134,8 +134,12 @@ def test_the_wire_header_stands_before_each_row() -> None:
     assert compiled(encoder_of(a="long"), a=[1, -1]) == [b"\0\0\0\0\7\2", b"\0\0\0\0\7\1"]
 
 
-def test_a_schema_takes_its_columns_by_name_and_leaves_others_out() -> None:
-    assert compiled(encoder_of(b="long", a="string"), a=["x"], c=[5], b=[3]) == [b"\0\0\0\0\7\6\2x"]
+def test_a_schema_takes_its_columns_by_name() -> None:
+    assert compiled(encoder_of(b="long", a="string"), a=["x"], b=[3]) == [b"\0\0\0\0\7\6\2x"]
+
+
+def test_columns_that_are_no_fields_are_left_to_the_check_of_the_schema() -> None:
+    assert compiled(encoder_of(b="long", a="string"), a=["x"], c=[5], b=[3]) is None
 
 
 @pytest.mark.parametrize(
@@ -146,13 +150,16 @@ def test_a_schema_takes_its_columns_by_name_and_leaves_others_out() -> None:
         ("long", [None]),
         ("string", ["a", None]),
         ("float", [1e300]),
+        ("float", [2**24 + 1]),
+        ("double", [2**53 + 1]),
+        ("string", pa.array([b"\xff"], pa.binary()).view(pa.string())),
         ("long", pa.array([2**63], pa.uint64())),
         ({"type": "fixed", "name": "F", "size": 2}, [b"abc"]),
         ({"type": "array", "items": "int"}, [[None]]),
         ({"type": "long", "logicalType": "timestamp-micros"}, pa.array([2**60], pa.timestamp("s", "UTC"))),
     ],
 )
-def test_a_row_that_does_not_fit_is_left_to_fastavro(kind: Any, column: Any) -> None:
+def test_a_row_that_does_not_fit_is_left_to_the_check_of_the_schema(kind: Any, column: Any) -> None:
     assert compiled(encoder_of(a=kind), a=column) is None
 
 

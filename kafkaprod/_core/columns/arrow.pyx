@@ -383,7 +383,8 @@ cdef class ArrowBatch:
     def to_pylist(self, indexes, Py_ssize_t first, Py_ssize_t end):
         """Rows first .. end as dicts of Python objects: slow, for Avro, previews and tests.
 
-        Timestamps are datetimes (aware if the column has a zone), dates dates, times times, decimals Decimals.
+        Timestamps are datetimes (aware if the column has a zone), dates dates, times times, decimals Decimals. Raises
+        OverflowError for a time beyond those of datetime, UnicodeDecodeError for a text that is not UTF-8.
         """
         columns = [((<Field>self.fields[i]).name, i) for i in indexes]
         for _, i in columns:

@@ -104,7 +104,10 @@ cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) no
 
 
 cdef object python_value(const ArrowNode *node, Field field, int64_t i):
-    """Row i as a Python object. Raises OverflowError for a time that datetime cannot hold."""
+    """Row i as a Python object.
+
+    Raises OverflowError for a time that datetime cannot hold, UnicodeDecodeError for a text that is not UTF-8.
+    """
     cdef const char *data = NULL
     cdef Py_ssize_t size
     cdef Kind kind = node.kind
@@ -133,7 +136,7 @@ cdef object python_value(const ArrowNode *node, Field field, int64_t i):
         if size < 0:
             raise changed_error()
         text = data[:size]
-        return text.decode("utf-8", "replace") if kind in (STRING32, STRING64, STRING_VIEW) else text
+        return text.decode("utf-8") if kind in (STRING32, STRING64, STRING_VIEW) else text
     if kind == DECIMAL:
         number = int.from_bytes(node.values[place * node.width:(place + 1) * node.width], "little", signed=True)
         return decimal.Decimal((number < 0, tuple([int(c) for c in str(abs(number))]), -node.scale))

@@ -6,7 +6,7 @@ Source: Apache Avro specification 1.12, "Binary encoding".
 
 cimport cython
 from libc.math cimport isinf
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint16_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -38,6 +38,7 @@ from kafkaprod._core.columns.arrow_schema cimport (
 )
 from kafkaprod._core.columns.arrow_values cimport bytes_at, float_of_half
 from kafkaprod._core.columns.columns cimport OFFSETS64, Column
+from kafkaprod._core.text.json_text cimport sequence_length
 from kafkaprod._core.text.text_output cimport Output, append_bytes, reserve
 
 cdef enum:
@@ -46,6 +47,8 @@ cdef enum:
     NO_MEMORY = -1
     UNFIT = 1                   # a row does not fit the schema
 
+cdef int64_t MOST_EXACT = <int64_t>1 << 53      # of integers as doubles; larger ones go the slow way, which looks closer
+
 cdef enum Form:
     AS_BOOLEAN
     AS_INT
@@ -53,6 +56,7 @@ cdef enum Form:
     AS_FLOAT
     AS_DOUBLE
     AS_BYTES
+    AS_TEXT
     AS_FIXED
     AS_RECORD
     AS_ARRAY
@@ -70,7 +74,7 @@ cdef struct Step:
 
 _FORMS = {
     "boolean": AS_BOOLEAN, "int": AS_INT, "date": AS_INT, "long": AS_LONG, "timestamp-millis": AS_LONG,
-    "timestamp-micros": AS_LONG, "float": AS_FLOAT, "double": AS_DOUBLE, "bytes": AS_BYTES, "string": AS_BYTES,
+    "timestamp-micros": AS_LONG, "float": AS_FLOAT, "double": AS_DOUBLE, "bytes": AS_BYTES, "string": AS_TEXT,
     "fixed": AS_FIXED, "record": AS_RECORD, "array": AS_ARRAY,
 }
 
@@ -207,7 +211,7 @@ cdef int _fill_nested(Step *step, const ArrowNode *node, Field field, object det
         step.count = 1
         return _fill(&step.children[0], &node.children[0], field.children[0], detail, depth + 1)
     names = [(<Field>child).name for child in field.children]
-    if step.kind != STRUCT or len(set(names)) != len(names) or not {name for name, _ in detail} <= set(names):
+    if step.kind != STRUCT or len(set(names)) != len(names) or {name for name, _ in detail} != set(names):
         raise NotImplementedError(f"{field.type_name} as record")
     places = [names.index(name) for name, _ in detail]
     step.children = _steps(len(detail))
@@ -288,7 +292,7 @@ cdef int append_value(Output *out, const Step *step, int64_t i) noexcept nogil:
         out.size += 1
     if step.form == AS_INT or step.form == AS_LONG:
         return append_integer(out, step, node, node.offset + i)
-    if step.form == AS_BYTES or step.form == AS_FIXED:
+    if AS_BYTES <= step.form <= AS_FIXED:
         return append_sized(out, step, node, i)
     if step.form == AS_RECORD:
         return append_fields(out, step, i)
@@ -322,9 +326,33 @@ cdef inline int append_sized(Output *out, const Step *step, const ArrowNode *nod
         return UNFIT
     if step.form == AS_FIXED:
         return append_bytes(out, data, size) if size == step.size else UNFIT
+    if step.form == AS_TEXT and not is_utf8(data, size):
+        return UNFIT
     if append_long(out, size) != 0:
         return NO_MEMORY
     return append_bytes(out, data, size)
+
+
+cdef bint is_utf8(const char *data, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t length
+    cdef uint64_t word
+    while i < size:
+        while i + 8 <= size:                    # ASCII, eight at a time
+            memcpy(&word, data + i, 8)
+            if word & <uint64_t>0x8080808080808080:
+                break
+            i += 8
+        if i == size:
+            return True
+        if <uint8_t>data[i] < 0x80:
+            i += 1
+            continue
+        length = sequence_length(<const uint8_t *>data + i, size - i)
+        if length < 0:
+            return False
+        i += length
+    return True
 
 
 cdef int append_array(Output *out, const Step *step, const ArrowNode *node, int64_t i) noexcept nogil:
@@ -350,6 +378,7 @@ cdef int append_number(Output *out, const Step *step, const ArrowNode *node, int
     """Append a boolean, float or double; numbers are little endian."""
     cdef double number
     cdef float narrow
+    cdef int64_t whole
     cdef char *p = reserve(out, 8)
     if p is NULL:
         return NO_MEMORY
@@ -364,7 +393,11 @@ cdef int append_number(Output *out, const Step *step, const ArrowNode *node, int
     elif step.kind == FLOAT16:
         number = float_of_half((<const uint16_t *>node.values)[place])
     else:
-        number = <double>integer_at(step.kind, node.values, place)
+        whole = integer_at(step.kind, node.values, place)
+        number = <double>whole
+        # A double rounds what is beyond 53 bits, a float what is beyond 24.
+        if not -MOST_EXACT <= whole <= MOST_EXACT or (step.form == AS_FLOAT and <double><float>number != number):
+            return UNFIT
     if step.form == AS_DOUBLE:
         memcpy(p, &number, 8)
         out.size += 8

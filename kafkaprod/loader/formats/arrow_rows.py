@@ -169,12 +169,10 @@ class ArrowRows:
         if column is not None:
             return column
         values: list[bytes | None] = []
-        for place, row in enumerate(self._columns.to_pylist(indexes, 0, self.row_count)):
-            try:
-                values.append(encoder.encode_row(row))
-            except SerializationError as error:
-                reasons[place] = str(error)
-                values.append(None)
+        for place, value in enumerate(encoder.encode_each(self._columns, indexes, 0, self.row_count)):
+            if isinstance(value, SerializationError):
+                reasons[place] = str(value)
+            values.append(None if isinstance(value, SerializationError) else value)
         return Column.from_list(values)
 
 
