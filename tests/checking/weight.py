@@ -46,7 +46,7 @@ BUDGETS: Final = {
     "intake": 640,
     "loader": 1390,
     "loader/finding": 880,
-    "loader/formats": 2500,
+    "loader/formats": 2850,
     "loader/opening": 920,
     "loader/positions": 870,
     "loader/reports": 220,

@@ -11,7 +11,9 @@ import io
 import struct
 from typing import Any, Final
 
+from kafkaprod.loader.formats.limits import most_content_bytes
 from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.opening.source import Source
 
 ARROW_MAGIC: Final = b"ARROW1"
 ORC_MAGIC: Final = b"ORC"
@@ -20,10 +22,17 @@ _BLOCK: Final = struct.Struct("<qi4xq")  # offset, bytes of its metadata, bytes 
 
 
 class NotedReads(io.RawIOBase):
-    """Passes a stream on to a library, and notes whether it wanted more bytes than there were."""
+    """Passes a stream on to a library, and notes whether it wanted more bytes than there were.
 
-    def __init__(self, stream: Any) -> None:
+    Args:
+        stream: What is in the input.
+        source: The input.
+    """
+
+    def __init__(self, stream: Any, source: Source) -> None:
         self._stream = stream
+        self._most = None if source.compression == "none" else most_content_bytes(source.size)
+        self._name = source.name
         self._is_short = False
 
     def readable(self) -> bool:
@@ -31,6 +40,10 @@ class NotedReads(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
+        if self._most is not None and (size or 0) > self._most:
+            raise LoadError(
+                f"{self._name} has a batch of {size:,} bytes, more than {self._most:,}: decompress it first"
+            )
         data: bytes = self._stream.read(size)
         self._is_short = self._is_short or (size is not None and len(data) < size)
         return data

@@ -7,17 +7,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.loader.formats.arrow_ends import (
+    ARROW_MAGIC,
     NotedReads,
     check_one_arrow_file,
     check_one_orc_file,
 )
 from kafkaprod.loader.formats.arrow_forms import changed_forms
 from kafkaprod.loader.formats.arrow_rows import has_bytes, import_pyarrow, value_type_of
-from kafkaprod.loader.formats.avro_files import avro_schema, read_avro
+from kafkaprod.loader.formats.avro_files import AvroBlocks, read_avro
+from kafkaprod.loader.formats.avro_types import arrow_schema
+from kafkaprod.loader.formats.orc_footer import check_orc_footer
 from kafkaprod.loader.formats.parquet_footer import check_parquet_footer
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.formats.table_batches import BATCH_ROWS, blocks_of, checked_names, errors_of, readable, seekable
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.opening.table_columns import in_table, schema_in_table
 from kafkaprod.tables.row_plan import AVRO, RowPlan
@@ -80,7 +84,7 @@ def _check_stored_forms(stored_forms: dict[str, str], names: Sequence[str], sour
     if name is not None:
         raise LoadRefusedError(
             f"{source.name}: column {name!r} has Parquet's type {stored_forms[name]}, of which pyarrow shows only how "
-            "its values are stored: leave it out with --columns, or write it as text or a struct with what made the file"
+            "its values are stored: leave it out with --columns, or write it as text with what made the file"
         )
 
 
@@ -100,8 +104,9 @@ def check_columns(source: Source, plan: RowPlan) -> set[str]:
     if source.pipe is not None:
         return set()
     try:
-        with seekable(source) as stream, errors_of(source):
-            schema, found, stored_forms = _schema_of(stream, source, plan)
+        is_file = source.format in ("parquet", "orc") or (source.format == "arrow" and _is_arrow_file(source))
+        with (seekable if is_file else open_source)(source) as stream, errors_of(source):
+            schema, found, stored_forms = _schema_of(stream, source, plan, is_file=is_file)
             names = schema.names
         names = checked_names(source, plan, schema)
         _check_stored_forms(stored_forms, names, source)
@@ -120,20 +125,20 @@ def check_columns(source: Source, plan: RowPlan) -> set[str]:
     return found | changed_forms(schema, names)
 
 
-def _schema_of(stream: Any, source: Source, plan: RowPlan) -> tuple[pa.Schema, set[str], dict[str, str]]:
+def _schema_of(
+    stream: Any, source: Source, plan: RowPlan, *, is_file: bool
+) -> tuple[pa.Schema, set[str], dict[str, str]]:
     import pyarrow as pa
 
     if source.format == "parquet":
         file, stored_forms = _parquet_file(stream, source, plan)
         return _schema_in_table(file.schema_arrow, source), _int96_of(file), stored_forms
     if source.format == "orc":
-        orc = _orc_file(stream)
+        orc = _orc_file(stream, source.name)
         return orc.schema, _old_decimals_of(orc), {}
     if source.format == "avro":
-        return avro_schema(stream, source.name), set(), {}
-    head = stream.read(6)
-    stream.seek(0)
-    return (pa.ipc.open_file if head == b"ARROW1" else pa.ipc.open_stream)(stream).schema, set(), {}
+        return arrow_schema(AvroBlocks(stream, source.name, plan.max_row_bytes).schema, source.name), set(), {}
+    return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(stream).schema, set(), {}
 
 
 def _int96_of(file: Any) -> set[str]:
@@ -151,21 +156,26 @@ def _has_old_text(kind: pa.DataType) -> bool:
 def _read_arrow(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
     """Read an Arrow file, stream or Feather file."""
     pyarrow = import_pyarrow("Arrow")
-    with seekable(source) as stream:
+    is_file = _is_arrow_file(source)
+    with (seekable if is_file else open_source)(source) as stream:
         with errors_of(source):
-            head = stream.read(6)
-            stream.seek(0)
-            if head == b"ARROW1":
+            if is_file:
                 check_one_arrow_file(stream, source.name)
                 file = pyarrow.ipc.open_file(stream)
                 batches: Iterator[Any] = map(file.get_batch, range(file.num_record_batches))
                 schema = file.schema
             else:
-                noted = NotedReads(stream)
+                noted = NotedReads(stream, source)
                 reader = pyarrow.ipc.open_stream(noted)
                 schema, batches = reader.schema, _whole_stream(reader, noted, source.name)
         names = checked_names(source, plan, schema)
         yield from blocks_of(source, plan, readable(source, batches, names), 0, row)
+
+
+def _is_arrow_file(source: Source) -> bool:
+    """Return whether it is a file of Arrow, which is read from its end, and no stream."""
+    with open_source(source) as stream:
+        return stream.read(len(ARROW_MAGIC)) == ARROW_MAGIC
 
 
 def _whole_stream(reader: Iterator[pa.RecordBatch], noted: NotedReads, name: str) -> Iterator[pa.RecordBatch]:
@@ -181,7 +191,7 @@ def _read_orc(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
     import_pyarrow("ORC")
     with seekable(source) as stream:
         with errors_of(source):
-            file = _orc_file(stream)
+            file = _orc_file(stream, source.name)
             check_one_orc_file(file, stream.seek(0, io.SEEK_END), source.name)
             schema = file.schema
         names = checked_names(source, plan, schema)
@@ -190,9 +200,10 @@ def _read_orc(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
         yield from blocks_of(source, plan, readable(source, _stripes(file, names, source.name), names), 0, row)
 
 
-def _orc_file(stream: Any) -> Any:
+def _orc_file(stream: Any, name: str) -> Any:
     import pyarrow.orc
 
+    check_orc_footer(stream, name)
     return pyarrow.orc.ORCFile(stream)
 
 
@@ -229,12 +240,12 @@ def _stripes(file: Any, names: list[str], name: str) -> Iterator[pa.RecordBatch]
 
 def _read_avro(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]:
     import_pyarrow("Avro")
-    with seekable(source) as stream:
+    with open_source(source) as stream:
         with errors_of(source):
-            schema = avro_schema(stream, source.name)
-            stream.seek(0)
+            file = AvroBlocks(stream, source.name, plan.max_row_bytes)
+            schema = arrow_schema(file.schema, source.name)
         names = checked_names(source, plan, schema)
-        batches = read_avro(stream, source.name, names, row)
+        batches = read_avro(file, schema, names, row)
         while True:
             with errors_of(source):
                 found = next(batches, None)

@@ -1,7 +1,8 @@
 """Read Avro container files: each block ends with the file's own mark, so that a cut within a block is noticed.
 
-fastavro decodes the records of whole blocks. Dates and times are taken as the numbers they are stored as, because
-Python has no dates beyond the year 9999.
+fastavro decodes the records of whole blocks, which are decompressed here: a few bytes may become any number, and it
+does not compare the checksum that snappy's blocks have. Dates and times are taken as the numbers they are stored as,
+because Python has no dates beyond the year 9999.
 Source: Avro 1.12, Object Container Files.
 """
 
@@ -12,7 +13,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaprod.loader.formats.avro_types import arrow_schema, without_logical_types
+from kafkaprod.loader.formats.avro_codecs import DamagedBlockError, TooLargeError, decompressor_of
+from kafkaprod.loader.formats.avro_types import without_logical_types
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, missing_package
 
 if TYPE_CHECKING:
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"Obj\x01"
 MARK_BYTES: Final = 16
+LARGE_BLOCK_BYTES: Final = 64 << 10  # compressed: it is decoded by itself
 GROUP_ROWS: Final = 65_536
-GROUP_BYTES: Final = 1 << 20  # as they are in the file
-MOST_BLOCK_BYTES: Final = 1 << 30
-MOST_HEADER_BYTES: Final = 64 << 20
+GROUP_BYTES: Final = 2 << 20  # decompressed
+MOST_HEADER_BYTES: Final = 16 << 20
 MOST_EMPTY_RECORDS: Final = 1 << 20
 """Values of a block beyond one a byte: those of nulls take none, and a few bytes could have any number of them."""
 _LONGEST_NUMBER: Final = 10  # bytes
@@ -35,14 +37,18 @@ class AvroBlocks:
     Args:
         stream: The file, at its beginning.
         name: The name of the input.
+        max_block_bytes: The size of the largest block, decompressed.
 
     Raises:
         LoadError: It has no whole header.
+        LoadRefusedError: Its codec is not known, or a package of it is not installed.
     """
 
-    def __init__(self, stream: Any, name: str) -> None:
+    def __init__(self, stream: Any, name: str, max_block_bytes: int) -> None:
         self._stream = stream
-        self._name = name
+        self.name = name
+        self._max_block_bytes = max_block_bytes
+        self._header_bytes = 0
         if self._take(len(MAGIC)) != MAGIC:
             raise LoadError(f"{name} is not an Avro file: its first bytes are not those of one")
         self._metadata: dict[str, bytes] = {}
@@ -50,47 +56,69 @@ class AvroBlocks:
             if count < 0:  # the bytes of the part follow
                 count, _ = -count, self._number()
             for _ in range(count):
-                key = self._bytes().decode()
+                key = self._bytes().decode(errors="backslashreplace")
                 self._metadata[key] = self._bytes()
         self._mark = self._take(MARK_BYTES)
+        self._decompress = decompressor_of(self._metadata.get("avro.codec", b"null").decode(errors="replace"), name)
         try:
             self.schema: Any = json.loads(self._metadata.get("avro.schema", b""))
         except (ValueError, RecursionError) as error:
             raise LoadError(f"{name} is damaged: its schema is not JSON: {error}") from error
 
     def header(self) -> bytes:
-        """Return a header with the same mark and codec, and a schema without logical types."""
-        metadata = self._metadata | {"avro.schema": json.dumps(without_logical_types(self.schema)).encode()}
-        pairs = (part for key, value in metadata.items() for part in (key.encode(), value))
-        body = b"".join(_number_bytes(len(part)) + part for part in pairs)
-        return MAGIC + _number_bytes(len(metadata)) + body + b"\0" + self._mark
+        """Return a header with the same mark, no codec, and a schema without logical types."""
+        schema = json.dumps(without_logical_types(self.schema)).encode()
+        pairs = b"".join(_number_bytes(len(part)) + part for part in (b"avro.schema", schema))
+        return MAGIC + _number_bytes(1) + pairs + b"\0" + self._mark
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of records of each block, and the block as it is.
+        """Yield the number of records of each block, and its data as it is.
 
         Raises:
-            LoadError: The file is cut off or damaged.
+            LoadError: The file is cut off or damaged, or a block is too large.
         """
         while (first := self._stream.read(1)) != b"":
             count = self._number(first)
             size = self._number()
-            if not 0 <= size <= MOST_BLOCK_BYTES or not 0 <= count <= size + MOST_EMPTY_RECORDS:
-                raise LoadError(f"{self._name} is damaged: a block has {count:,} records in {size:,} bytes")
+            if size < 0 or count < 0:
+                raise LoadError(f"{self.name} is damaged: a block has {count:,} records in {size:,} bytes")
+            if size > self._max_block_bytes:
+                raise self._too_large(size)
             data = self._take(size)
             if self._take(MARK_BYTES) != self._mark:
-                raise LoadError(f"{self._name} is damaged: a block of {count:,} records does not end with the mark")
-            yield count, _number_bytes(count) + _number_bytes(size) + data + self._mark
+                raise LoadError(f"{self.name} is damaged: a block of {count:,} records does not end with the mark")
+            yield count, data
+
+    def plain(self, count: int, data: bytes) -> bytes:
+        """Return a block as a file without a codec has it. Raises LoadError: it is damaged or too large."""
+        if self._decompress is not None:
+            try:
+                data = self._decompress(data, self._max_block_bytes)
+            except TooLargeError as error:
+                raise self._too_large(self._max_block_bytes + 1) from error
+            except DamagedBlockError as error:
+                raise LoadError(f"{self.name} is damaged, in a block of {count:,} records: {error}") from error
+        if count > len(data) + MOST_EMPTY_RECORDS:
+            raise LoadError(f"{self.name} is damaged: a block has {count:,} records in {len(data):,} bytes")
+        return _number_bytes(count) + _number_bytes(len(data)) + data + self._mark
+
+    def _too_large(self, size: int) -> LoadError:
+        return LoadError(
+            f"{self.name} has a block of {size:,} bytes or more, and {self._max_block_bytes:,} may be in one: raise "
+            "--max-row-bytes if its blocks are that large"
+        )
 
     def _take(self, size: int) -> bytes:
         data: bytes = self._stream.read(size)
         if len(data) < size:
-            raise LoadError(f"{self._name} is cut off: its last block, or its header, does not end")
+            raise LoadError(f"{self.name} is cut off: its last block, or its header, does not end")
         return data
 
     def _bytes(self) -> bytes:
         size = self._number()
-        if not 0 <= size <= MOST_HEADER_BYTES:
-            raise LoadError(f"{self._name} is damaged: an entry of its header has {size:,} bytes")
+        self._header_bytes += max(size, 1)
+        if size < 0 or self._header_bytes > MOST_HEADER_BYTES:
+            raise LoadError(f"{self.name} is damaged: an entry of its header has {size:,} bytes")
         return self._take(size)
 
     def _number(self, data: bytes = b"") -> int:
@@ -98,7 +126,7 @@ class AvroBlocks:
         data = data or self._take(1)
         while data[-1] & 0x80:
             if len(data) == _LONGEST_NUMBER:
-                raise LoadError(f"{self._name} is damaged: a number has more than {_LONGEST_NUMBER} bytes")
+                raise LoadError(f"{self.name} is damaged: a number has more than {_LONGEST_NUMBER} bytes")
             data += self._take(1)
         value = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data))
         return (value >> 1) ^ -(value & 1)
@@ -114,17 +142,12 @@ def _number_bytes(number: int) -> bytes:
     return bytes(data)
 
 
-def avro_schema(stream: Any, name: str) -> pa.Schema:
-    """Return the columns of a container file as Arrow types. Raises LoadError, LoadRefusedError."""
-    return arrow_schema(AvroBlocks(stream, name).schema, name)
-
-
-def read_avro(stream: Any, name: str, names: list[str], row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read batches of a container file; blocks before a row are not decoded.
+def read_avro(file: AvroBlocks, whole: pa.Schema, names: list[str], row: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read batches of a container file; blocks before a row are neither decompressed nor decoded.
 
     Args:
-        stream: The file, at its beginning.
-        name: The name of the input.
+        file: The file, behind its header.
+        whole: Its columns.
         names: The columns to read.
         row: Number of the first row that is needed.
 
@@ -137,31 +160,29 @@ def read_avro(stream: Any, name: str, names: list[str], row: int) -> Iterator[tu
     """
     import pyarrow as pa
 
-    file = AvroBlocks(stream, name)
-    whole = arrow_schema(file.schema, name)
     schema = pa.schema([whole.field(each) for each in names])
     header = file.header()
     first = 0
-    for count, data in _groups(file.blocks()):
+    for count, blocks in _groups(file.blocks()):
         if first + count > row:
-            rows = _records(header + data, name)
+            rows = _records(header + b"".join(file.plain(*block) for block in blocks), file.name)
             if len(rows) != count:
-                raise LoadError(f"{name} is damaged: blocks have {len(rows):,} records, and count {count:,}")
+                raise LoadError(f"{file.name} is damaged: blocks have {len(rows):,} records, and count {count:,}")
             yield first, _batch(rows, schema)
         first += count
 
 
-def _groups(blocks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+def _groups(blocks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
     """Join small blocks."""
-    total, parts, size = 0, list[bytes](), 0
+    total, parts, size = 0, list[tuple[int, bytes]](), 0
     for count, data in blocks:
         total, size = total + count, size + len(data)
-        parts.append(data)
-        if total >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield total, b"".join(parts)
+        parts.append((count, data))
+        if total >= GROUP_ROWS or size >= GROUP_BYTES or len(data) >= LARGE_BLOCK_BYTES:
+            yield total, parts
             total, parts, size = 0, [], 0
     if parts:
-        yield total, b"".join(parts)
+        yield total, parts
 
 
 def _batch(rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:

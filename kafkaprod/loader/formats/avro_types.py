@@ -5,8 +5,10 @@ Source: Avro 1.12, Schema Declaration and Logical Types.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkaprod.loader.formats.limits import check_schema
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def arrow_schema(schema: Any, source: str) -> pa.Schema:
         source: The name of the input.
 
     Raises:
-        LoadRefusedError: It is no record, or a type of it contains itself.
+        LoadRefusedError: It is no record, a type of it contains itself, or it is too large.
         LoadError: It is damaged.
     """
     import pyarrow as pa
@@ -47,12 +49,20 @@ def arrow_schema(schema: Any, source: str) -> pa.Schema:
     if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         raise LoadRefusedError(f"{source}: its rows are no records, but {str(schema)[:60]}: convert it first")
     try:
-        kind = _Types(source).of(schema)
+        kind = _Types(source).of(schema).kind
     except LoadError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # no schema at all
         raise LoadError(f"{source} is damaged: its schema cannot be read: {type(error).__name__}: {error}") from error
     return pa.schema([kind.field(i) for i in range(kind.num_fields)])
+
+
+class _Type(NamedTuple):
+    """Is an Arrow type, with how many types it has in it, each counted where it is used, and how deep they are."""
+
+    kind: Any
+    nodes: int = 1
+    depth: int = 1
 
 
 class _Types:
@@ -64,58 +74,80 @@ class _Types:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._named: dict[str, Any] = {}  # None: it is being defined
+        self._named: dict[str, _Type | None] = {}  # None: it is being defined
 
-    def of(self, schema: Any, space: str = "") -> Any:
-        """Return the Arrow type; `space` is the namespace around it."""
+    def of(self, schema: Any, space: str = "", above: int = 0) -> _Type:
+        """Return the Arrow type.
+
+        Args:
+            schema: The Avro type.
+            space: The namespace around it.
+            above: How many types it is inside of.
+        """
         import pyarrow as pa
 
+        check_schema(1, above, self._source)
         if isinstance(schema, list):
-            kinds = [self.of(each, space) for each in schema if each != "null"]
+            kinds = [self.of(each, space, above + 1) for each in schema if each != "null"]
             if len(kinds) > 1:
-                return pa.sparse_union([pa.field(str(i), kind) for i, kind in enumerate(kinds)])
-            return kinds[0] if kinds else pa.null()
+                fields = [pa.field(str(i), each.kind) for i, each in enumerate(kinds)]
+                return self._around(lambda: pa.sparse_union(fields), kinds)
+            return kinds[0] if kinds else _Type(pa.null())
         if isinstance(schema, str):
             return self._by_name(schema, space)
         kind = schema["type"]
         if kind in ("record", "error", "enum", "fixed"):
-            return self._defined(schema, space)
+            return self._defined(schema, space, above)
         if kind == "array":
-            items = self.of(schema["items"], space)
-            if _is_empty(items):  # a file of some bytes could have any number of them
-                raise LoadRefusedError(f"{self._source}: an array of its schema has items without a value: {items}")
-            return pa.list_(items)
+            items = self.of(schema["items"], space, above + 1)
+            if _is_empty(items.kind):  # a file of some bytes could have any number of them
+                raise LoadRefusedError(
+                    f"{self._source}: an array of its schema has items without a value: {items.kind}"
+                )
+            return self._around(lambda: pa.list_(items.kind), [items])
         if kind == "map":
-            return pa.map_(pa.string(), self.of(schema["values"], space))
+            values = self.of(schema["values"], space, above + 1)
+            return self._around(lambda: pa.map_(pa.string(), values.kind), [values])
         if isinstance(kind, dict | list):
-            return self.of(kind, space)
-        return _logical(schema) or self._by_name(kind, space)
+            return self.of(kind, space, above + 1)
+        logical = _logical(schema)
+        return self._by_name(kind, space) if logical is None else _Type(logical)
 
-    def _by_name(self, name: str, space: str) -> Any:
+    def _around(self, make: Callable[[], Any], inner: Sequence[_Type]) -> _Type:
+        """Return a type of others, which is made only if it is not too large. Raises LoadRefusedError."""
+        nodes, depth = 1 + sum(each.nodes for each in inner), 1 + max((each.depth for each in inner), default=0)
+        check_schema(nodes, depth, self._source)
+        return _Type(make(), nodes, depth)
+
+    def _by_name(self, name: str, space: str) -> _Type:
         primitive = _primitives().get(name)
         if primitive is not None:
-            return primitive
+            return _Type(primitive)
         full = name if "." in name or not space else f"{space}.{name}"
-        kind = self._named.get(full, self._named.get(name, name))
+        missing = _Type(None)
+        kind = self._named.get(full, self._named.get(name, missing))
         if kind is None:
             raise LoadRefusedError(f"{self._source}: its type {full!r} contains itself, and no table has such a column")
-        if kind == name:
+        if kind is missing:
             raise LoadError(f"{self._source} is damaged: its schema has no type {full!r}")
         return kind
 
-    def _defined(self, schema: dict[str, Any], space: str) -> Any:
+    def _defined(self, schema: dict[str, Any], space: str, above: int) -> _Type:
         import pyarrow as pa
 
         name = str(schema.get("name", ""))
         space = name.rpartition(".")[0] if "." in name else str(schema.get("namespace", space))
         full = name if "." in name or not space else f"{space}.{name}"
         if schema["type"] == "enum":
-            kind = pa.string()
+            kind = _Type(pa.string())
         elif schema["type"] == "fixed":
-            kind = _logical(schema) or pa.binary(int(schema["size"]))
+            kind = _Type(_logical(schema) or pa.binary(int(schema["size"])))
         else:
             self._named[full] = None
-            kind = pa.struct([pa.field(each["name"], self.of(each["type"], space)) for each in schema["fields"]])
+            names = [each["name"] for each in schema["fields"]]
+            kinds = [self.of(each["type"], space, above + 1) for each in schema["fields"]]
+            fields = [pa.field(each, one.kind) for each, one in zip(names, kinds, strict=True)]
+            kind = self._around(lambda: pa.struct(fields), kinds)
         self._named[full] = kind
         return kind
 

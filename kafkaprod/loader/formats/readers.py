@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from kafkaprod.loader.formats.json_texts import elements_start, read_array, read_documents
+from kafkaprod.loader.formats.limits import shortages_named
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.formats.text import NEWLINE, check_first_line, read_lines, text_start
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, missing_package
@@ -148,7 +149,19 @@ def read_rows(source: Source, options: ReadOptions, row: int = 0, offset: int = 
         OSError: It cannot be read.
     """
     check_readable(source, options)
-    plan = _plan_of(source, options)
+    return _guarded(_blocks(source, _plan_of(source, options), options, row, offset), source)
+
+
+def _guarded(blocks: Iterator[RowBlock], source: Source) -> Iterator[RowBlock]:
+    while True:
+        with shortages_named(source.name):
+            block = next(blocks, None)
+        if block is None:
+            return
+        yield block
+
+
+def _blocks(source: Source, plan: RowPlan, options: ReadOptions, row: int, offset: int) -> Iterator[RowBlock]:
     if source.format in _ROWS_OF_TEXT:
         plan = _text_plan(source, plan)
         if source.format == "json":

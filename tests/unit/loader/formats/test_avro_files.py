@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import io
 import json
+import lzma
+import zlib
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import cramjam
 import fastavro
+import lz4.block
 import pytest
+import zstandard
 
 from kafkaprod.loader.formats import readers
+from kafkaprod.loader.formats.avro_codecs import DamagedBlockError, TooLargeError, decompressor_of
+from kafkaprod.loader.formats.avro_types import arrow_schema
 from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan
@@ -72,7 +80,7 @@ def test_a_type_is_known_by_its_name_within_its_namespace(tmp_path: Path) -> Non
     assert values_of(path) == [b'{"x":"S","y":"M"}']
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz"])
+@pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "bzip2", "xz", "lz4"])
 def test_the_codecs_of_avro_are_read(tmp_path: Path, codec: str) -> None:
     rows = [{"x": i} for i in range(100)]
     path = write(tmp_path / "a.avro", [{"name": "x", "type": "int"}], rows, codec=codec, sync_interval=50)
@@ -160,3 +168,74 @@ def test_values_without_a_byte_cannot_be_more_than_fit_into_memory(tmp_path: Pat
 def test_records_of_nulls_are_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.avro", [{"name": "x", "type": "null"}], [{"x": None}] * 5_000)
     assert values_of(path) == [b'{"x":null}'] * 5_000
+
+
+def records_that_name_each_other(count: int, *names: str) -> list[dict[str, Any]]:
+    """Fields of records, each of which has the one before as often as there are names."""
+    first = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}
+    others = [
+        {"type": "record", "name": f"R{i}", "fields": [{"name": name, "type": f"R{i - 1}"} for name in names]}
+        for i in range(1, count)
+    ]
+    return [{"name": f"f{i}", "type": each} for i, each in enumerate([first, *others])]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (records_that_name_each_other(40, "a", "b"), "its schema has more than 65,536 types, each counted where it"),
+        (records_that_name_each_other(500, "a"), "its types are nested more than 64 deep"),
+    ],
+)
+def test_types_that_name_each_other_are_counted_where_they_are_used(
+    tmp_path: Path, fields: list[dict[str, Any]], message: str
+) -> None:
+    schema = json.dumps({"type": "record", "name": "top", "fields": fields})
+    with pytest.raises(LoadRefusedError, match=message):
+        arrow_schema(json.loads(schema), "a.avro")
+    assert len(arrow_schema({"type": "record", "name": "top", "fields": fields[:9]}, "a.avro")) == 9
+
+
+@pytest.mark.parametrize("codec", ["deflate", "snappy", "bzip2", "xz", "lz4", "zstandard"])
+def test_a_block_is_not_decompressed_beyond_its_limit(codec: str) -> None:
+    plain = bytes(1 << 20)
+    module: Any = {"bzip2": bz2, "xz": lzma, "lz4": lz4.block, "zstandard": zstandard}.get(codec)
+    data = b"" if module is None else module.compress(plain)
+    if codec == "deflate":
+        stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+        data = stream.compress(plain) + stream.flush()
+    if codec == "snappy":
+        data = bytes(cramjam.snappy.compress_raw(plain)) + zlib.crc32(plain).to_bytes(4, "big")
+    decompress = decompressor_of(codec, "a.avro")
+    assert decompress is not None
+    assert decompress(data, 1 << 20) == plain
+    with pytest.raises(TooLargeError):
+        decompress(data, (1 << 20) - 1)
+    with pytest.raises(DamagedBlockError):
+        decompress(data[: len(data) // 2], 1 << 20)
+
+
+def test_a_large_block_is_refused_with_the_option(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": "string"}], [{"x": "y" * 5000}], codec="deflate")
+    with pytest.raises(LoadError, match=r"has a block of 1,001 bytes or more, .*: raise --max-row-bytes"):
+        values_of(path, ReadOptions(RowPlan("", max_row_bytes=1000)))
+
+
+def test_every_changed_bit_of_a_block_of_snappy_is_noticed(tmp_path: Path) -> None:
+    rows = [{"x": f"name {i}"} for i in range(40)]
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": "string"}], rows, codec="snappy")
+    whole = path.read_bytes()
+    start, end = whole.index(MARK) + len(MARK) + 3, whole.rindex(MARK)
+    for place in range(start, end, 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(LoadError, match="is damaged"):
+            values_of(path)
+
+
+def test_a_codec_that_is_not_known_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avro", [{"name": "x", "type": "int"}], [{"x": 1}], codec="snappy")
+    path.write_bytes(path.read_bytes().replace(b"snappy", b"snippy"))
+    with pytest.raises(LoadRefusedError, match="its codec 'snippy' is not known; known are null, deflate, snappy"):
+        values_of(path)
