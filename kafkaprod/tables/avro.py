@@ -109,7 +109,7 @@ class AvroEncoder:
         places = {batch.fields[index].name: index for index in indexes}
         columns = [(places[name], field) for name, field in self._type[2] if name in places]
         if not len(columns) == len(self._type[2]) == len(indexes):
-            return None  # fields that only the schema has: fastavro writes their defaults; or columns that are no fields
+            return None  # for fields that only the schema has fastavro writes defaults; other columns are an error
         try:
             return AvroBatch(batch, columns, self._header)
         except NotImplementedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,20 +29,93 @@ def plain_column(name: Any, values: Any) -> PlainColumn:
         values: A one-dimensional NumPy array of numbers, booleans, datetime64, bytes, str or objects; or a sequence of
             int, float, bool, str, bytes, datetime, date, all of one kind, or None.
 
-    NaN stays a number; NaT and None are null. NumPy's `S` and `U` columns have lost their trailing zero bytes.
+    NaN stays a number; NaT, None and what a masked array masks are null. NumPy's `S` and `U` columns have lost their
+    trailing zero bytes.
     Raises: InvalidRecordError naming the column for anything else.
     """
-    if not isinstance(name, str):
-        raise ArgumentTypeError(f"columns are named by str, not {type(name).__name__}: {name!r:.80}")
+    _checked_name(name)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise InvalidRecordError(f"column {name!r} must have one dimension, not {values.ndim}")
-        return _numpy_column(name, values)
-    if hasattr(values, "to_numpy"):  # a pandas or polars series
+        return _masked_column(name, values) if isinstance(values, np.ma.MaskedArray) else _numpy_column(name, values)
+    if hasattr(values, "to_numpy"):  # a pandas series over an array of NumPy
         return plain_column(name, values.to_numpy())
     if isinstance(values, str | bytes | bytearray | memoryview) or not isinstance(values, Sequence):
         raise ArgumentTypeError(f"column {name!r} must be a NumPy array or a list, not {type(values).__name__}")
     return _list_column(name, list(values))
+
+
+def is_arrow(values: Any) -> bool:
+    """Return whether a column is made of Arrow, or of types whose nulls NumPy has as numbers or texts."""
+    if isinstance(values, np.ndarray):
+        return False
+    has_interface = any(hasattr(values, f"__arrow_{kind}__") for kind in ("c_stream", "c_array", "array"))
+    if has_interface or type(values).__module__.partition(".")[0] == "pandas":
+        return not isinstance(getattr(values, "dtype", None), np.dtype)
+    return False
+
+
+def arrow_table(columns: Mapping[Any, Any]) -> Any:
+    """Return columns, some of which `is_arrow`, as a table of pyarrow.
+
+    Raises:
+        InvalidRecordError: A column has no Arrow form, or pyarrow is missing.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise InvalidRecordError("a mapping with series or Arrow arrays needs pyarrow: give a frame instead") from error
+    arrays = []
+    for name, values in columns.items():
+        if is_arrow(values):
+            check_no_periods(name, getattr(values, "dtype", None))
+            is_stream = hasattr(values, "__arrow_c_stream__")
+            arrays.append(pa.chunked_array(values) if is_stream else pa.array(values, from_pandas=True))
+            continue
+        _, text, count, buffers = plain_column(name, values)
+        held = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+        arrays.append(pa.Array.from_buffers(_arrow_type(text), count, held))
+    return pa.Table.from_arrays(arrays, names=[_checked_name(name) for name in columns])
+
+
+def _arrow_type(text: str) -> Any:
+    """Return pyarrow's type of a format of the Arrow C interface, of those that `plain_column` has."""
+    import pyarrow as pa
+
+    if text.startswith("ts"):
+        units = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+        return pa.timestamp(units[text[2]], text.partition(":")[2] or None)
+    names = {
+        **{"c": "int8", "s": "int16", "i": "int32", "l": "int64", "C": "uint8", "S": "uint16", "I": "uint32"},
+        **{"L": "uint64", "e": "float16", "f": "float32", "g": "float64", "b": "bool", "Z": "large_binary"},
+        **{"U": "large_string", "n": "null", "tdD": "date32"},
+    }
+    return pa.type_for_alias(names[text])
+
+
+def check_no_periods(name: Any, dtype: Any) -> None:
+    """Refuse a column of pandas periods. Raises InvalidRecordError."""
+    if str(dtype).startswith("period["):
+        raise InvalidRecordError(
+            f"column {name!r} holds periods of pandas, whose Arrow form is a number of them since 1970: convert it "
+            "with astype(str) or dt.to_timestamp()"
+        )
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"columns are named by str, not {type(name).__name__}: {name!r:.80}")
+    return name
+
+
+def _masked_column(name: str, values: np.ma.MaskedArray[Any, Any]) -> PlainColumn:
+    if values.dtype.kind in "SUOT":
+        return _list_column(name, values.tolist())  # None where they are masked
+    _, text, count, (validity, *buffers) = _numpy_column(name, values.data)
+    is_there = ~np.ma.getmaskarray(values)
+    if validity is not None:
+        is_there &= np.unpackbits(validity, count=count, bitorder="little").astype(bool)
+    return name, text, count, [np.packbits(is_there, bitorder="little"), *buffers]
 
 
 def _numpy_column(name: str, values: NDArray[Any]) -> PlainColumn:
@@ -92,7 +165,7 @@ def _list_column(name: str, values: list[Any]) -> PlainColumn:
     if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
         return name, "l", count, [validity, _numbers(name, values, np.int64)]
     if all(issubclass(kind, int | float | np.integer | np.floating) and kind is not bool for kind in kinds):
-        return name, "g", count, [validity, _numbers(name, values, np.float64)]
+        return name, "g", count, [validity, _numbers(name, [_exact(name, value) for value in values], np.float64)]
     if kinds == {datetime.datetime}:
         return _times_column(name, values, validity)
     if kinds == {datetime.date}:
@@ -103,6 +176,22 @@ def _list_column(name: str, values: list[Any]) -> PlainColumn:
         f"column {name!r} holds {names}: a list holds one of int, float, bool, str, bytes, datetime, date, or None; "
         "for anything else make a table with pyarrow or polars"
     )
+
+
+def _exact(name: str, value: Any) -> Any:
+    """Return a number that is there as a float. Raises InvalidRecordError for an integer that would be another one."""
+    if value is None or not isinstance(value, int | np.integer):
+        return value
+    try:
+        is_exact = int(float(value)) == value
+    except OverflowError:
+        is_exact = False
+    if not is_exact:
+        raise InvalidRecordError(
+            f"column {name!r} holds floats and the integer {value}, which no float has: make all of them integers, or "
+            "floats, or texts"
+        )
+    return value
 
 
 def _times_column(name: str, values: list[Any], validity: Any) -> PlainColumn:

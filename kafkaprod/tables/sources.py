@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkaprod._core.columns.arrow import ArrowBatch, ArrowStream
 from kafkaprod.errors import ArgumentTypeError, InvalidRecordError, KafkaError
-from kafkaprod.tables.python_columns import plain_column
+from kafkaprod.tables.python_columns import arrow_table, check_no_periods, is_arrow, plain_column
 
 T = TypeVar("T")
 ROWS_AT_ONCE: Final = 10_000  # of an iterator of dicts
@@ -22,17 +22,33 @@ def _exportable(data: Any) -> Any:
     """Return a frame whose Arrow form holds what a person sees in it.
 
     Raises:
-        InvalidRecordError: It has Python objects, which polars would export as their addresses.
+        InvalidRecordError: It has Python objects, which polars would export as their addresses, or periods, which
+            pandas would export as numbers of them since 1970.
     """
     library = type(data).__module__.partition(".")[0]
     if library == "polars":
         for name, dtype in getattr(data, "schema", {}).items():
             if str(dtype).startswith("Object"):
                 raise InvalidRecordError(f"column {name!r} holds Python objects (polars Object): cast it first")
-    if library == "pandas" and hasattr(data, "index") and not any(data.index.names):
+    if library == "pandas" and hasattr(data, "index"):
+        for name, dtype in getattr(data, "dtypes", {}).items():
+            check_no_periods(name, dtype)
         data = data.copy(deep=False)
-        data.index = range(len(data))  # one without a name would become a column `__index_level_0__`
+        data.index = _index_of(data)
     return data
+
+
+def _index_of(frame: Any) -> Any:
+    """Return the index of a pandas frame as it becomes columns: each level that has a name, whatever that is."""
+    names = frame.index.names
+    if all(name is None for name in names):
+        return range(len(frame))  # one without a name would become a column `__index_level_0__`
+    for place, name in enumerate(names):
+        check_no_periods(name, getattr(frame.index.get_level_values(place), "dtype", None))
+    index = frame.index
+    if type(index).__name__ == "RangeIndex":  # pandas exports its bounds alone
+        index = type(index)(len(index)).append(index)[len(index) :]
+    return index.set_names([None if name is None else str(name) for name in names])
 
 
 def _buffer_sizes(data: Any) -> dict[int, int] | None:
@@ -133,8 +149,9 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
     Args:
         data: An object with `__arrow_c_stream__` or `__arrow_c_array__` (pyarrow, polars, duckdb, pandas, nanoarrow); a
             dataset or scanner of pyarrow, a LazyFrame of polars, a frame of daft or a dataset of ray, which are read
-            batch after batch; a mapping of names to NumPy arrays or lists of equal length; a NumPy structured array; a
-            list of dicts, each a row; an iterator of dicts or of any of these but mappings of columns.
+            batch after batch; a mapping of names to NumPy arrays, lists, series or Arrow arrays of equal length; a
+            NumPy structured array; a list of dicts, each a row; an iterator of dicts or of any of these but mappings of
+            columns.
 
     Raises:
         InvalidRecordError: It is something else, or cannot be converted to Arrow.
@@ -146,6 +163,8 @@ def read_batches(data: Any) -> Iterator[ArrowBatch]:
     if advice:
         raise InvalidRecordError(f"a {type(data).__name__} holds no rows yet: pass what its {advice} returns")
     if isinstance(data, Mapping):
+        if any(map(is_arrow, data.values())):
+            return _converted(lambda columns: _stream_of(arrow_table(columns)), data)
         return iter([ArrowBatch.from_columns([plain_column(name, values) for name, values in data.items()])])
     if isinstance(data, np.ndarray) and data.dtype.names:
         return iter([ArrowBatch.from_columns([plain_column(name, data[name]) for name in data.dtype.names])])
