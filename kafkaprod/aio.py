@@ -28,7 +28,7 @@ from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, not
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
-from kafkaprod.producer import Producer
+from kafkaprod.producer import Producer, start_writer
 from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import NodeHealth, RecordMetadata
 from kafkaprod.text import plain_text
@@ -36,6 +36,7 @@ from kafkaprod.text import plain_text
 if TYPE_CHECKING:
     from kafkaprod._core.records.record_arguments import _Headers
     from kafkaprod.admin.cluster import ClusterInfo
+    from kafkaprod.marks.calls import WriteCalls
 else:  # what looks at type hints finds a name
     _Headers = Any
 
@@ -55,8 +56,15 @@ def _block_call(
     def decorate(named: Callable[..., Any]) -> Callable[Concatenate[AsyncProducer, P], Coroutine[Any, Any, T]]:
         @functools.wraps(method)
         async def call(self: AsyncProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            options: dict[str, Any] = dict(kwargs)
+            if options.get("write_id") is not None:
+                writes = self._writes
+                result: T = await _in_thread(lambda: writes.call(method.__name__, args, options))
+                return result
+            options.pop("write_id", None)
+            options.pop("verify", None)
             steps: Callable[..., Steps[T]] = getattr(self._blocks, method.__name__)
-            return await _in_thread(lambda: run(steps(*args, **kwargs)))
+            return await _in_thread(lambda: run(steps(*args, **options)))
 
         call.__doc__, call.__qualname__ = named.__doc__, named.__qualname__
         return call
@@ -140,6 +148,13 @@ class AsyncProducer(Hosted):
     @_block_call(Producer.send_table)
     async def send_table(self) -> None:
         """Producer.send_table; as `send_many`."""
+
+    @property
+    def _writes(self) -> WriteCalls:
+        self._host.check_usable()
+        from kafkaprod.marks.calls import WriteCalls
+
+        return WriteCalls(self.config, self._blocks, start_writer)
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""

@@ -30,6 +30,11 @@
       TransactionTimeoutError(TimeoutError)      a transaction call reached its timeout: repeat the same call
         CommitUnknownError                       a commit reached its timeout: repeat it to learn the outcome
       TransactionAbortedError                    the record was not sent, because its transaction was aborted
+      WriteError                                 a write with a write_id: nothing was written now
+        WriteConflictError                       the id is known, and the rows are others: give them another id
+        WriteStaleError                          its mark is of another cluster or of a topic that was made again
+        WriteTakenOverError                      another try of the write took over: it writes, or the next one
+        WriteUnknownError                        it is not known whether it is committed: run it again, same id
       DeliveryFailedError                        flush() found failed records that were never checked
       CorruptDataError(ValueError)               bytes violate the format; never repaired silently
 
@@ -335,6 +340,51 @@ class TransactionAbortedError(KafkaError):
     """The record was not sent, because its transaction was aborted or cannot be committed. It is not in the log."""
 
     category: Category | None = "abortable"
+
+
+class WriteError(KafkaError):
+    """A write with a `write_id` did not happen now.
+
+    Attributes:
+        write_id: Its id.
+        reason: What differs in a conflict: "topic", "rows" or "content".
+    """
+
+    write_id: str = ""
+    reason: str = ""
+
+    def __init__(self, message: str = "", *, write_id: str = "", reason: str = "", **context: Any) -> None:
+        super().__init__(message, **context)
+        self.write_id = write_id
+        self.reason = reason
+
+
+class WriteConflictError(WriteError):
+    """A write of this id is committed, with other rows, in another order, or to another topic. Nothing was written."""
+
+    category: Category | None = "invalid"
+    outcome: CommitOutcome | None = "not committed"
+
+
+class WriteStaleError(WriteError):
+    """The mark of this id is of another cluster, or of a topic that was deleted and made again. Nothing was written."""
+
+    category: Category | None = "invalid"
+    outcome: CommitOutcome | None = "not committed"
+
+
+class WriteTakenOverError(WriteError):
+    """A later try of the write fenced this one, and has not committed in time. This one wrote nothing."""
+
+    category: Category | None = "retriable"
+    outcome: CommitOutcome | None = "not committed"
+
+
+class WriteUnknownError(WriteError):
+    """It is not known whether the write is committed. Run it again with the same id: then it will be."""
+
+    category: Category | None = "retriable"
+    outcome: CommitOutcome | None = "unknown"
 
 
 class DeliveryFailedError(KafkaError):

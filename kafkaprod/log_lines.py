@@ -39,6 +39,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.engine.upkeep",
     "kafkaprod.hooks.interceptors",
     "kafkaprod.intake.drops",
+    "kafkaprod.marks",
     "kafkaprod.metadata",
     "kafkaprod.metrics",
     "kafkaprod.net",

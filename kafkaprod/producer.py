@@ -7,9 +7,10 @@ Waiting happens in `engine.steps.run` and nowhere else, on primitives that let C
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from kafkaprod._core.columns.columns import Headers
 from kafkaprod._core.machine.waking import Waiter
@@ -34,8 +35,12 @@ AnyProducer = TypeVar("AnyProducer", bound="Producer")
 # They need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
     from kafkaprod.admin.cluster import ClusterInfo
+    from kafkaprod.marks.calls import WriteBlock, WriteCalls, WritingProducer
     from kafkaprod.results.block import BlockResult
     from kafkaprod.tables import Named, TableResult, ValueSpec
+
+
+Verify = Literal["content", "count", "none"]
 
 
 @importing
@@ -43,6 +48,13 @@ def _cluster_calls() -> ModuleType:
     from kafkaprod.admin import cluster
 
     return cluster
+
+
+@importing
+def _marks() -> ModuleType:
+    from kafkaprod.marks import calls
+
+    return calls
 
 
 class Producer(Hosted, RecordSender):
@@ -95,6 +107,9 @@ class Producer(Hosted, RecordSender):
         timestamps_ms: Any = None,
         partitions: Any = None,
         partition: int | None = None,
+        *,
+        write_id: str | None = None,
+        verify: Verify = "content",
     ) -> BlockResult:
         """Queue a list of records; one result for all of them.
 
@@ -108,6 +123,7 @@ class Producer(Hosted, RecordSender):
             timestamps_ms: Integers, one per record: ms since the epoch; fastest as int64 array (NumPy). None: now.
             partitions: Integers, one per record, -1 to choose by key or sticky; fastest as int32 array. None: choose.
             partition: One partition for all.
+            write_id, verify: As for send_table.
 
         Returns:
             A BlockResult; row i is record i.
@@ -117,7 +133,11 @@ class Producer(Hosted, RecordSender):
             BufferFullError: After max_block_ms; its `result` has the rows that were queued before.
             MemoryError: The system has no memory; `result` as above, if it is set.
         """
-        return run(self._blocks.send_many(topic, values, keys, headers, timestamps_ms, partitions, partition))
+        arguments = (topic, values, keys, headers, timestamps_ms, partitions, partition)
+        if write_id is not None:
+            result: BlockResult = self._writes.call("send_many", arguments, {"write_id": write_id, "verify": verify})
+            return result
+        return run(self._blocks.send_many(*arguments))
 
     def send_columns(
         self,
@@ -129,6 +149,9 @@ class Producer(Hosted, RecordSender):
         partitions: Any = None,
         partition: int | None = None,
         row_count: int | None = None,
+        *,
+        write_id: str | None = None,
+        verify: Verify = "content",
     ) -> BlockResult:
         """Queue columns of bytes without making an object per record.
 
@@ -142,12 +165,15 @@ class Producer(Hosted, RecordSender):
             headers: Headers, or pairs (str, bytes or None) for every row.
             timestamps_ms, partitions, partition: As for send_many.
             row_count: Needed only if neither value nor key has a length; at most 2^24 then.
+            write_id, verify: As for send_table.
 
         Returns, raises: As send_many.
         """
-        return run(
-            self._blocks.send_columns(topic, value, key, headers, timestamps_ms, partitions, partition, row_count)
-        )
+        arguments = (topic, value, key, headers, timestamps_ms, partitions, partition, row_count)
+        if write_id is not None:
+            result: BlockResult = self._writes.call("send_columns", arguments, {"write_id": write_id, "verify": verify})
+            return result
+        return run(self._blocks.send_columns(*arguments))
 
     def send_table(
         self,
@@ -161,6 +187,8 @@ class Producer(Hosted, RecordSender):
         partition: str | Named | int | None = None,
         topic_column: str | None = None,
         columns: Sequence[str] | None = None,
+        write_id: str | None = None,
+        verify: Verify = "content",
     ) -> TableResult:
         """Queue every row of a table as a record.
 
@@ -179,6 +207,10 @@ class Producer(Hosted, RecordSender):
             partition: Name of an integer column, or a number for every row; null or None: by key or sticky.
             topic_column: Name of a string column with each row's topic.
             columns: With value="json": names of the columns to write; None: all.
+            write_id: A name of this write, the same each time that it is run: its rows are written once. The call
+                returns when they are committed, in a transaction of their own; `already_written` of the result says
+                whether an earlier call had committed them. docs/exactly-once.md says what is promised.
+            verify: What the rows of a repetition are compared by: "content", "count" or "none".
 
         Returns: A TableResult; row i is the table's row i.
 
@@ -186,20 +218,15 @@ class Producer(Hosted, RecordSender):
             InvalidRecordError, RecordTooLargeError, SerializationError: Naming column and row; earlier batches of the
                 table are queued, and the error's `result` has their rows.
             BufferFullError: After max_block_ms; `result` as above.
+            WriteConflictError: The write_id is known with other rows; nothing was written. See errors.WriteError.
         """
-        return run(
-            self._blocks.send_table(
-                topic,
-                data,
-                value=value,
-                key=key,
-                headers=headers,
-                timestamp=timestamp,
-                partition=partition,
-                topic_column=topic_column,
-                columns=columns,
-            )
-        )
+        options: dict[str, Any] = {"value": value, "key": key, "headers": headers, "timestamp": timestamp}
+        options |= {"partition": partition, "topic_column": topic_column, "columns": columns}
+        if write_id is not None:
+            options |= {"write_id": write_id, "verify": verify}
+            result: TableResult = self._writes.call("send_table", (topic, data), options)
+            return result
+        return run(self._blocks.send_table(topic, data, **options))
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -266,13 +293,32 @@ class Producer(Hosted, RecordSender):
         """
         run(self._transaction_calls.abort(timeout, Waiter))
 
-    def transaction(self) -> TransactionBlock[Self]:
+    @overload
+    def transaction(self) -> TransactionBlock[Self]: ...
+
+    @overload
+    def transaction(self, *, write_id: str, verify: Verify = "content") -> WriteBlock: ...
+
+    def transaction(
+        self, *, write_id: str | None = None, verify: Verify = "content"
+    ) -> TransactionBlock[Self] | WriteBlock:
         """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
 
         with producer.transaction():
             producer.send("orders", b"value")
+
+        With `write_id`, as for send_table, the value of `as` sends: `with ... as tx: tx.send("orders", b"value")`. It
+        needs no transactional_id, and `tx.already_written` says whether the write is committed.
         """
+        if write_id is not None:
+            return self._writes.block(write_id, verify)
         return TransactionBlock(self, self._transaction_calls)
+
+    @property
+    def _writes(self) -> WriteCalls:
+        self._host.check_usable()
+        calls: WriteCalls = _marks().WriteCalls(self.config, self._blocks, start_writer)
+        return calls
 
     # -- flush and close -----------------------------------------------------------------------------------------------
 
@@ -395,6 +441,14 @@ class Producer(Hosted, RecordSender):
             f"a {type(self).__name__} cannot be pickled or copied, as it holds a thread and connections: "
             "make one in each process or task, for example from the same configuration"
         )
+
+
+def start_writer(config: ProducerConfig) -> WritingProducer:
+    """Start the producer of one write, with its parts; for kafkaprod's own rooms."""
+    # Failed records are no errors of the program: the write raises why, or a try beside it has written the rows.
+    producer = start_producer(Producer, Engine(config, SystemClock(), unseen_failures_level=logging.DEBUG))
+    writer: WritingProducer = _marks().WritingProducer(producer, producer._blocks, producer._transaction_calls.identity)
+    return writer
 
 
 def start_producer(kind: type[AnyProducer], engine: Engine) -> AnyProducer:

@@ -189,7 +189,7 @@ def _allows(item: str, place: str) -> bool:
 
 
 def _url_parts(url: str) -> tuple[str, str, int, str] | None:
-    """Return scheme, host, port and path of an address of HTTP; None if it has another scheme, or its path leads upwards."""
+    """Return scheme, host, port and path of an address of HTTP; None for another scheme, or a path upwards."""
     parse = _url_parsing()
     try:
         parts = parse.urlsplit(url)

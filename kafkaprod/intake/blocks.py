@@ -6,10 +6,11 @@ each part. Arguments and errors are those of `Producer.send_many`, `send_columns
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.machine.waking import Waiter
@@ -52,6 +53,20 @@ def _tables() -> ModuleType:
     return tables
 
 
+class Tap(Protocol):
+    """Sees the rows of blocks after serializers, before partitions are chosen.
+
+    Attributes:
+        is_rehearsal: They are only looked at, not sent: the result of the call has no rows.
+    """
+
+    is_rehearsal: bool
+
+    def take(self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int) -> None:
+        """Look at the rows of one block."""
+        ...
+
+
 class BlockIntake:
     """Takes blocks of records.
 
@@ -66,6 +81,20 @@ class BlockIntake:
         self._accumulator = intake.accumulator
         self._clock = host.engine.clock
         self._hooks = host.engine.hooks
+        self._tap: Tap | None = None
+
+    def tapped(self, tap: Tap) -> BlockIntake:
+        """Return an intake beside this one, whose rows a tap sees."""
+        beside = copy.copy(self)
+        beside._tap = tap
+        return beside
+
+    @property
+    def _is_rehearsal(self) -> bool:
+        return self._tap is not None and self._tap.is_rehearsal
+
+    def _check_sending(self) -> int:
+        return 0 if self._is_rehearsal else self._host.check_sending()
 
     def send_many(
         self,
@@ -80,7 +109,7 @@ class BlockIntake:
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_many."""
         topic = checked_topic(topic)
-        transaction = self._host.check_sending()
+        transaction = self._check_sending()
         if self._hooks.has_any:
             values = as_records(values, "values")
             keys = None if keys is None else as_records(keys, "keys")
@@ -114,7 +143,7 @@ class BlockIntake:
     ) -> Steps[BlockResult]:
         """Steps of Producer.send_columns."""
         topic = checked_topic(topic)
-        transaction = self._host.check_sending()
+        transaction = self._check_sending()
         return (
             yield from self._send_block(
                 topic,
@@ -147,7 +176,7 @@ class BlockIntake:
         """Steps of Producer.send_table."""
         topic = None if topic is None else checked_topic(topic)
         tables = _tables()
-        transaction = self._host.check_sending()
+        transaction = self._check_sending()
         plan = tables.TablePlan(topic, value, key, headers, timestamp, partition, topic_column, columns)
         result: TableResult = tables.TableResult()
         part: Part | None = None
@@ -158,7 +187,8 @@ class BlockIntake:
                 first, part = result.row_count, None
                 for part in plan.parts(batch, self._clock.wall_ms()):
                     sent = yield from self._send_part(part, transaction, make_waiter)
-                    result.add(part.rows_from(first), part.topic, sent)
+                    if not self._is_rehearsal:
+                        result.add(part.rows_from(first), part.topic, sent)
                     sent = None
         except (
             BufferFullError,
@@ -204,9 +234,10 @@ class BlockIntake:
         transaction: int,
         make_waiter: MakeWaiter,
     ) -> Steps[BlockResult]:
-        make_result = _block_result()  # first: nothing has begun if it fails
-        deadline_ms = self._intake.deadline_ms()
+        make_result, deadline_ms = _block_result(), self._intake.deadline_ms()  # first: nothing has begun if it fails
         rows = _row_count(value, key, headers, row_count)
+        if self._is_only_shown(topic, value, key, headers, rows):
+            return (yield from self._send_nothing(topic, deadline_ms, make_waiter))
         seen = self._hooks.on_block(topic, rows)
         if seen is not None and seen.added:
             headers = headers.with_every(Headers.from_python(seen.added))
@@ -250,6 +281,16 @@ class BlockIntake:
             if seen is not None:
                 result.add_done_callback(partial(self._end_block, seen))
         return result
+
+    def _is_only_shown(self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int) -> bool:
+        if self._tap is not None:
+            self._tap.take(topic, value, key, headers, rows)
+        return self._is_rehearsal
+
+    def _send_nothing(self, topic: str, deadline_ms: int, make_waiter: MakeWaiter) -> Steps[BlockResult]:
+        queues = yield from self._intake.queues(topic, None, deadline_ms, make_waiter)
+        rows, headers = Column.from_list([]), Headers.from_python(None)
+        return _block_result()(Block(self._accumulator, queues, rows, None, headers, None, None, 0, None, -1))
 
     def _end_block(self, seen: RecordBlock, result: BlockResult) -> None:
         error = result.peek_error()

@@ -15,15 +15,24 @@ from kafkaprod.text import counted
 if TYPE_CHECKING:
     import asyncio
 
+    from kafkaprod.results.write import WriteResult
+
 
 class RowsResult(abc.ABC):
     """The outcome of the rows of one call. Thread-safe."""
 
     row_count: int
+    write: WriteResult | None = None
+    """What became of the write, after a call with a `write_id`."""
     _loop_calls: Sequence[_LoopCall] = ()  # that remove_done_callback() may find
 
     def __len__(self) -> int:
         return self.row_count
+
+    @property
+    def already_written(self) -> bool:
+        """Whether an earlier try of a call with a `write_id` had committed its rows: this one has none."""
+        return self.write is not None and self.write.already_written
 
     @property
     @abc.abstractmethod

@@ -107,6 +107,13 @@ REMEDIES = {
     "`with producer.transaction():` aborts for you.",
     "TransactionAbortedError": "The record's transaction was aborted; send it in the next one.",
     "TransactionTimeoutError": "Call the same method again: the call continues in the background.",
+    "WriteConflictError": "Give these rows a `write_id` of their own if they are new ones. If the input has no fixed order, "
+    "sort it.",
+    "WriteError": "See the classes of it.",
+    "WriteStaleError": "Look whether the address leads to the right cluster, and whether the topic was made again; then use "
+    "another `write_id`.",
+    "WriteTakenOverError": "No action is needed if the other try is at work; else run the write again with the same `write_id`.",
+    "WriteUnknownError": "Run the write again with the same `write_id`: it finds out.",
     "UnsupportedVersionError": "Use Kafka 2.1 or later (2.5 for transactions with offsets of groups), or switch off the "
     "option that the message names.",
 }

@@ -114,6 +114,10 @@ class TransactionalIdentity:
         group = read_group_metadata(group_metadata)
         return self._start_offsets(read_offsets(offsets), group, wake)
 
+    def coordinator_of_group(self, group_id: str) -> int | None:
+        """Return the node that has taken the last offsets of a group; None if it must be found again."""
+        return self._machine.coordinator_of_group(group_id)
+
     @locked
     def _start_offsets(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], group: GroupMetadata, wake: Callable[[], None]

@@ -251,6 +251,11 @@ class TransactionMachine(Intents):
         if not self.members.is_v2 and self.can_bump:
             self._is_bump_due = True  # else it may come so late that it changes the next transaction (KAFKA-17754)
 
+    def coordinator_of_group(self, group_id: str) -> int | None:
+        """Return the node that has taken the last offsets of a group; None if it must be found again."""
+        node = self._group_coordinators.get(group_id)
+        return None if node is None else node.node_id
+
     def _forget_coordinator(self, request: TransactionRequest) -> None:
         if request.step is Step.COMMIT_OFFSETS:
             assert request.group_id is not None

@@ -1,0 +1,111 @@
+"""A digest of rows in their order, whatever calls they came in: four CRC-32C streams and the number of rows.
+
+    keys, values   the bytes of all of them, one behind the other
+    lengths        of key and value of each row, -1 for null: where one ends and the next one begins
+    rest           the topic, with the number of the row from which on it counts; headers, with the number of their row
+
+Rows that differ by mistake have another digest; it is no signature.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from kafkaprod._core.columns.columns cimport Column, Headers, column_get
+from kafkaprod._core.records.checksum cimport extend_crc
+from kafkaprod._core.records.record_view cimport HeaderView
+
+from kafkaprod.errors import InvalidRecordError
+
+cdef enum:
+    ROWS_OF_PIECE = 512
+
+
+@cython.final
+cdef class RowDigest:
+    """Takes rows; one thread at a time."""
+
+    cdef uint32_t _keys
+    cdef uint32_t _values
+    cdef uint32_t _lengths
+    cdef uint32_t _rest
+    cdef readonly int64_t rows
+    cdef bytes _topic
+
+    def __init__(self):
+        """No rows yet."""
+        self._topic = b""
+
+    def add(self, str topic not None, Column value not None, Column key, Headers headers not None, Py_ssize_t count):
+        """Take the first rows of columns.
+
+        Args:
+            topic: Where they go.
+            value, key: Their bytes; key None: null in every row.
+            headers: Those of each row.
+            count: How many rows.
+
+        Raises: InvalidRecordError: the columns have fewer rows.
+        """
+        cdef bytes name = topic.encode("utf-8", "surrogatepass")
+        for rows in (value.row_count, -1 if key is None else key.row_count, headers.row_count):
+            if 0 <= rows < count or count < 0:
+                raise InvalidRecordError(f"{rows} rows, where {count} are due")
+        if name != self._topic:
+            self._topic = name
+            self._rest = _numbered(self._rest, self.rows, name, len(name))
+        with nogil:
+            self._add_bytes(value, key, count)
+            self._add_headers(headers, count)
+        self.rows += count
+
+    cdef void _add_bytes(self, Column value, Column key, Py_ssize_t count) noexcept nogil:
+        cdef int32_t[2 * ROWS_OF_PIECE] lengths
+        cdef const char *data = NULL
+        cdef Py_ssize_t length
+        cdef Py_ssize_t i
+        cdef Py_ssize_t filled = 0
+        for i in range(count):
+            length = -1
+            if key is not None:
+                column_get(&key.c, i, &data, &length)
+            if length > 0:
+                self._keys = extend_crc(self._keys, data, length)
+            lengths[filled] = <int32_t>length
+            column_get(&value.c, i, &data, &length)
+            if length > 0:
+                self._values = extend_crc(self._values, data, length)
+            lengths[filled + 1] = <int32_t>length
+            filled += 2
+            if filled == 2 * ROWS_OF_PIECE:
+                self._lengths = extend_crc(self._lengths, <const char *>lengths, sizeof(lengths))
+                filled = 0
+        self._lengths = extend_crc(self._lengths, <const char *>lengths, filled * sizeof(int32_t))
+
+    cdef void _add_headers(self, Headers headers, Py_ssize_t count) noexcept nogil:
+        cdef const HeaderView *views
+        cdef Py_ssize_t first = 0
+        cdef Py_ssize_t size = headers.c.constant_count
+        cdef Py_ssize_t i
+        cdef Py_ssize_t j
+        if headers.c.offsets is NULL and size == 0:
+            return
+        for i in range(count):
+            if headers.c.offsets is not NULL:
+                first, size = headers.c.offsets[i], headers.c.offsets[i + 1] - headers.c.offsets[i]
+            views = headers.c.headers + first
+            for j in range(size):
+                self._rest = _numbered(self._rest, self.rows + i, views[j].key, views[j].key_length)
+                self._rest = _numbered(self._rest, self.rows + i, views[j].value, views[j].value_length)
+
+    def text(self):
+        """The four streams as 32 hexadecimal digits."""
+        return "".join(f"{stream:08x}" for stream in (self._keys, self._values, self._lengths, self._rest))
+
+
+cdef inline uint32_t _numbered(uint32_t crc, int64_t row, const char *data, Py_ssize_t length) noexcept nogil:
+    """Add a row's number, a length and as many bytes."""
+    cdef int64_t[2] numbers
+    numbers[0] = row
+    numbers[1] = length
+    crc = extend_crc(crc, <const char *>numbers, sizeof(numbers))
+    return extend_crc(crc, data, length) if length > 0 else crc

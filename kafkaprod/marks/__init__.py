@@ -1,0 +1,13 @@
+"""Marks of writes: what the cluster keeps of a write that is committed, so that one that is run again writes once.
+
+A *write* is what happens once, a *write id* its name in every try, a *try* one run of it. The *mark* is an offset that
+a group has committed, in the transaction of the rows; group and transactional id have one name.
+
+calls    writes as a producer's calls: a list, columns or a table in one, or the rows of a block one by one
+write    one try of a write: the order of look, fence, rows, mark, guard and commit
+verdict  whether a mark is that of the same rows
+looks    reading the mark: before and behind the fence, and at the coordinator that has taken the pending mark
+digest   the digest of rows on their way, for a try that writes them and for one that only compares
+place    where the mark of a write is: the names, and the partition
+mark     what a mark says: text in, facts out
+"""

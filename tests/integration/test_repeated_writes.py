@@ -1,0 +1,247 @@
+"""A write with a write_id is there once, whatever step its first try dies at, whoever else tries at the same time."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafkaprod import Producer
+from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.errors import ConfigError, IllegalStateError, WriteConflictError, WriteStaleError, WriteTakenOverError
+from kafkaprod.marks import looks
+from kafkaprod.marks.calls import WriteBlock
+from kafkaprod.marks.mark import Mark
+from kafkaprod.marks.write import WriteTry
+from tests.support.marks.repeated_write import KILLS, SHAPES, write
+
+ROWS = 500
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(auto_create_topics=True, num_partitions=3) as broker:
+        yield broker
+
+
+def run_child(broker: EmbeddedBroker, topic: str, shape: str, step: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.support.marks.repeated_write", broker.bootstrap_servers, topic, topic]
+    return subprocess.run([*command, shape, str(ROWS), step], capture_output=True, text=True, timeout=120)
+
+
+def committed(broker: EmbeddedBroker, topic: str) -> Counter[bytes | None]:
+    return Counter(record.value and record.value.strip() for record in broker.records(topic))
+
+
+EACH_ONCE = Counter(b"%d" % row for row in range(ROWS))
+
+
+@pytest.mark.parametrize("step", KILLS)
+def test_a_try_that_is_killed_at_a_step_is_made_good_by_the_next(broker: EmbeddedBroker, step: str) -> None:
+    topic = f"killed-{step.replace(':', '-')}"
+    shape = SHAPES[KILLS.index(step) % len(SHAPES)]
+    killed = run_child(broker, topic, shape, step)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    there = committed(broker, topic)
+    assert there in (Counter(), EACH_ONCE)
+    is_committed = step in ("behind:commit", "before:report", "behind:report")
+    assert (there == EACH_ONCE) is is_committed
+    again = run_child(broker, topic, shape, "none")
+    assert again.stdout == f"{'already' if is_committed else 'wrote'} {ROWS}\n", again.stderr
+    assert committed(broker, topic) == EACH_ONCE
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_second_run_writes_nothing(broker: EmbeddedBroker, shape: str) -> None:
+    topic = f"again-{shape}"
+    first = write(broker.bootstrap_servers, topic, topic, shape, ROWS)
+    second = write(broker.bootstrap_servers, topic, topic, shape, ROWS)
+    assert (first.already_written, second.already_written) == (False, True)
+    assert (first.rows, second.rows, first.digest, first.written_by) == (
+        *(ROWS, ROWS, second.digest, second.written_by),
+    )
+    assert committed(broker, topic) == EACH_ONCE
+
+
+@pytest.mark.parametrize("tries", [2, 5])
+def test_of_tries_at_once_one_writes(broker: EmbeddedBroker, tries: int) -> None:
+    for round_number in range(3):
+        topic = f"at-once-{tries}-{round_number}"
+        barrier = threading.Barrier(tries)
+
+        def attempt(topic: str = topic, barrier: threading.Barrier = barrier) -> str:
+            barrier.wait(60)
+            try:
+                outcome = write(broker.bootstrap_servers, topic, topic, "list", ROWS)
+            except WriteTakenOverError:
+                return "taken over"
+            return "already" if outcome.already_written else "wrote"
+
+        with ThreadPoolExecutor(tries) as pool:
+            ends = Counter(each.result(120) for each in [pool.submit(attempt) for _ in range(tries)])
+        assert ends["wrote"] == 1, ends
+        assert ends.total() == tries
+        assert committed(broker, topic) == EACH_ONCE
+
+
+def test_other_rows_under_a_known_id_are_refused(broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        rows = [b"a", b"b", None]
+        assert not producer.send_many("other-rows", rows, write_id="w").already_written
+        for other in ([b"a", b"b"], [b"b", b"a", None], [b"a", b"b", b""], [*rows, b"c"]):
+            with pytest.raises(
+                WriteConflictError, match=r"write 'w' was committed at .* with 3 rows into 'other-rows'"
+            ):
+                producer.send_many("other-rows", other, write_id="w")
+        with pytest.raises(WriteConflictError) as caught:
+            producer.send_many("other-topic", rows, write_id="w")
+        assert caught.value.reason == "topic"
+        assert producer.send_many("other-rows", [b"x", b"y", b"z"], write_id="w", verify="count").already_written
+        with pytest.raises(WriteConflictError):
+            producer.send_many("other-rows", [b"x"], write_id="w", verify="count")
+        assert producer.send_many("other-rows", [], write_id="w", verify="none").already_written
+    assert Counter(record.value for record in broker.records("other-rows")) == Counter(rows)
+    assert broker.records("other-topic") == []
+
+
+def test_a_topic_that_was_made_again_is_written_again(broker: EmbeddedBroker) -> None:
+    """Brokers delete the offsets of a topic with it, so its mark goes, too."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_many("made-again", [b"a"], write_id="made-again")
+        mark = read(broker, "made-again")
+        assert mark is not None
+        assert (mark.rows, list(mark.topics)) == (1, ["made-again"])
+
+
+def read(broker: EmbeddedBroker, write_id: str) -> Mark | None:
+    from kafkaprod.admin.client import ClusterClient
+    from kafkaprod.config import ProducerConfig
+
+    with ClusterClient(ProducerConfig.from_options(bootstrap_servers=broker.bootstrap_servers)) as client:
+        return looks.read_mark(client, f"kafkaprod.write.{write_id}", 1_000)
+
+
+def test_a_mark_of_another_topic_of_the_same_name_is_refused(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_many("stale", [b"a"], write_id="stale")
+        original = Mark.from_text
+
+        def of_another(text: str, group: str) -> Mark:
+            mark = original(text, group)
+            return Mark(
+                mark.write_id,
+                mark.rows,
+                mark.digest,
+                {"stale": "another id"},
+                *(mark.cluster, mark.written_by, mark.written_ms, mark.attempt),
+            )
+
+        monkeypatch.setattr(Mark, "from_text", of_another)
+        with pytest.raises(WriteStaleError, match="it was made again"):
+            producer.send_many("stale", [b"a"], write_id="stale")
+
+
+def test_a_coordinator_that_forgot_the_mark_is_caught_by_the_guard(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that was deposed while it was paused answers that there is no mark."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_many("forgotten", [b"a", b"b"], write_id="forgotten")
+        monkeypatch.setattr(looks, "read_mark", lambda *_: None)
+        again = producer.send_many("forgotten", [b"a", b"b"], write_id="forgotten")
+        assert again.already_written
+        assert len(again) == 0
+        with pytest.raises(WriteConflictError):
+            producer.send_many("forgotten", [b"a", b"c"], write_id="forgotten")
+    assert Counter(record.value for record in broker.records("forgotten")) == Counter([b"a", b"b"])
+
+
+def test_without_the_guard_the_rows_would_be_there_twice(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send_many("unguarded", [b"a"], write_id="unguarded")
+        monkeypatch.setattr(looks, "read_mark", lambda *_: None)
+        monkeypatch.setattr(looks, "mark_before", lambda *_: None)
+        assert not producer.send_many("unguarded", [b"a"], write_id="unguarded").already_written
+    assert len(broker.records("unguarded")) == 2
+
+
+def fail_inside(block: WriteBlock) -> None:
+    with block as tx:
+        tx.send("raises", b"a")
+        raise ZeroDivisionError
+
+
+def test_a_block_that_raises_has_written_nothing(broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        block = producer.transaction(write_id="raises")
+        with pytest.raises(ZeroDivisionError):
+            fail_inside(block)
+        assert block.result is None
+        with pytest.raises(IllegalStateError, match="not open"):
+            block.send("raises", b"a")
+        with producer.transaction(write_id="raises") as tx:
+            assert not tx.already_written
+            for number in range(2_300):
+                tx.send(
+                    "raises", b"%d" % number, headers=[("n", b"1")] if number % 2 else None, timestamp_ms=number or None
+                )
+        with producer.transaction(write_id="raises") as tx:
+            assert tx.already_written  # and nothing to compare: the block may end early
+        assert tx.result is not None
+        assert (tx.result.rows, tx.result.already_written) == (2_300, True)
+        with pytest.raises(WriteConflictError), producer.transaction(write_id="raises") as tx:
+            tx.send("raises", b"0")
+    records = broker.records("raises")
+    assert Counter(record.value for record in records) == Counter(b"%d" % number for number in range(2_300))
+    assert {record.timestamp for record in records if record.value == b"7"} == {7}
+
+
+def test_a_write_of_no_rows_is_a_write(broker: EmbeddedBroker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        assert not producer.send_many("no-rows", [], write_id="empty").already_written
+        assert producer.send_many("no-rows", [], write_id="empty").already_written
+        with pytest.raises(WriteConflictError):
+            producer.send_many("no-rows", [b"a"], write_id="empty")
+        with (
+            pytest.raises(ConfigError, match="no topic whose offsets could keep its mark"),
+            producer.transaction(write_id="nowhere"),
+        ):
+            pass
+
+
+def test_serializers_and_a_transactional_producer_are_used_as_they_are(broker: EmbeddedBroker) -> None:
+    options = {"bootstrap_servers": broker.bootstrap_servers, "value_serializer": lambda value: str(value).encode()}
+    with Producer(options, transactional_id="of-its-own") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("beside", 1)
+            assert not producer.send_many("beside", [2, 3], write_id="beside").already_written
+            assert producer.send_many("beside", [2, 3], write_id="beside").already_written
+    assert Counter(record.value for record in broker.records("beside")) == Counter([b"1", b"2", b"3"])
+
+
+def test_a_fenced_try_waits_for_the_mark_and_never_fences_back(broker: EmbeddedBroker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+    calls = producer._writes
+    first, second = (WriteTry(producer.config, calls._make_writer, "fenced", wait_s=0.2) for _ in range(2))
+    first.open("fenced")
+    calls.pass_on(first, "send_many", ("fenced", [b"a"]), {})
+    second.open("fenced")
+    with pytest.raises(WriteTakenOverError, match=r"took over, and has not committed within 0\.2 s"):
+        first.commit()
+    calls.pass_on(second, "send_many", ("fenced", [b"a"]), {})
+    assert not second.commit().already_written
+    first.close()
+    second.close()
+    producer.close()
+    assert len(broker.records("fenced")) == 1
