@@ -278,15 +278,15 @@ class Upkeep:
         return look_again_ms
 
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
-        was_sent = ref.was_sent
+        may_be_in_log = ref.state == "sent" or ref.maybe_persisted
         cause = self._why_late(ref)
         error = DeliveryTimeoutError(
             f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
             f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
-            + ("; they may be in the log" if was_sent else "")
+            + ("; they may be in the log" if may_be_in_log else "")
             + (f"; a quota of node {ref.leader} held this producer back" if self._was_throttled(ref, now_ms) else "")
             + ("" if cause is None else f"; the last error: {cause}"),
-            possibly_persisted=was_sent,
+            possibly_persisted=may_be_in_log,
             topic=ref.topic,
             partition=ref.partition,
         )

@@ -8,6 +8,7 @@ import pytest
 from kafkaprod.errors import ConnectionLostError, CorruptDataError, DeliveryTimeoutError
 from kafkaprod.net.node import ConnectionStage
 from kafkaprod.net.node_state import ConnectionFailure
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkaprod.protocol.messages.metadata import MetadataRequest
 from tests.support.producer.sender_rig import TOPIC, Rig, failure
@@ -218,3 +219,42 @@ def test_a_producer_that_continues_nothing_sends_through_another_connection_at_o
     rig.send()
     rig.turn()
     assert rig.produce_requests
+
+
+def expired_after(code: int | None, error: Exception | None = None) -> DeliveryTimeoutError:
+    """Answer the only attempt of a record with a code, or with nothing; return its error after delivery_timeout_ms."""
+    rig = Rig(delivery_timeout_ms=5000)
+    future, sent = rig.in_flight()
+    if code is not None:
+        rig.answer(sent, code)
+    elif error is not None:
+        rig.complete(sent, error=error, is_possibly_persisted=True)
+    rig.pool.ready = set()
+    rig.turn()
+    rig.turn(advance_ms=5000)
+    outcome = future.exception(0)
+    assert isinstance(outcome, DeliveryTimeoutError)
+    return outcome
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.LEADER_NOT_AVAILABLE])
+def test_a_late_record_that_was_only_refused_is_not_in_the_log(code: ErrorCode) -> None:
+    error = expired_after(code)
+    assert not error.possibly_persisted
+    assert "may be in the log" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, None),  # it may have been written before the leader changed
+        (None, ConnectionLostError("closed")),
+        (None, None),  # it is still on its way
+    ],
+)
+def test_a_late_record_without_a_definite_answer_may_be_in_the_log(
+    code: ErrorCode | None, failure: Exception | None
+) -> None:
+    error = expired_after(code, failure)
+    assert error.possibly_persisted
+    assert "they may be in the log" in str(error)
