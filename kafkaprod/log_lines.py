@@ -34,6 +34,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.engine.identity",
     "kafkaprod.engine.loop",
     "kafkaprod.engine.node_states",
+    "kafkaprod.engine.outages",
     "kafkaprod.engine.parking",
     "kafkaprod.engine.telemetry",
     "kafkaprod.engine.upkeep",

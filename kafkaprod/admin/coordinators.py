@@ -39,6 +39,6 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
         client.wait(RETRY_MS)
         answer = client.ask(request, None, _VERSION)
     if answer.error_code:
-        raise error_for(answer.error_code, f"coordinator of {_KINDS[kind]} {key!r}")
+        raise error_for(answer.error_code, about=f"coordinator of {_KINDS[kind]} {key!r}")
     check_broker_id(answer.node_id)
     return int(answer.node_id)

@@ -89,7 +89,7 @@ def committed_offsets(
             code, place = next(((each.error_code, each.partition_index) for each in offsets if each.error_code), (0, 0))
             if not code:
                 return _committed(offsets, topic, partitions)
-        error = error_for(code, f"committed offset of group {group!r}", topic=topic, partition=place)
+        error = error_for(code, about=f"committed offset of group {group!r}", topic=topic, partition=place)
         if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             patience_ms -= RETRY_MS
             has_ended = patience_ms < 0
@@ -153,4 +153,4 @@ def group_operations(client: ClusterClient, group: str) -> int | None:
         if not describe(code).retriable:
             break
         client.wait(RETRY_MS)
-    raise error_for(code, f"group {group!r}")
+    raise error_for(code, about=f"group {group!r}")

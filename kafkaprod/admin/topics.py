@@ -185,7 +185,7 @@ def _options(client: ClusterClient, kind: int, name: str, node_id: int | None) -
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=False, include_documentation=False)
     answer = first(client.ask(request, node_id).results, "resource")
     if answer.error_code:
-        raise error_for(answer.error_code, f"options of {name!r}: {answer.error_message or ''}".rstrip(": "))
+        raise error_for(answer.error_code, answer.error_message, about=f"options of {name!r}")
     return {option.name: None if option.is_sensitive else option.value for option in answer.configs}
 
 
@@ -219,7 +219,8 @@ def _log_offsets_once(client: ClusterClient, topic: str, timestamp: int, isolati
     for partition in find_topic(client, topic).partitions:
         by_leader.setdefault(partition.leader, []).append(partition.number)
     if -1 in by_leader:
-        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"partitions {by_leader[-1]} have no leader", topic=topic)
+        about = f"partitions {by_leader[-1]} have no leader"
+        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, about=about, topic=topic)
     offsets: dict[int, int] = {}
     for leader, partitions in by_leader.items():
         wanted = [ListOffsetsPartition(partition_index=number, timestamp=timestamp) for number in partitions]

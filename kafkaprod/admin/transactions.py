@@ -110,11 +110,10 @@ def list_transactions(
             client.wait(RETRY_MS)
             answer = client.ask(request, broker.node_id)
         if answer.error_code:
-            raise error_for(answer.error_code, f"transactions of node {broker.node_id}")
+            raise error_for(answer.error_code, about=f"transactions of node {broker.node_id}")
         if answer.unknown_state_filters:
-            raise error_for(
-                ErrorCode.INVALID_REQUEST, f"unknown transaction states: {', '.join(answer.unknown_state_filters)}"
-            )
+            unknown = ", ".join(answer.unknown_state_filters)
+            raise error_for(ErrorCode.INVALID_REQUEST, about=f"unknown transaction states: {unknown}")
         found += [
             TransactionListing(state.transactional_id, broker.node_id, state.producer_id, state.transaction_state)
             for state in answer.transaction_states
@@ -144,7 +143,7 @@ def describe_transaction(client: ClusterClient, transactional_id: str) -> Transa
                 state.transaction_start_time_ms,
                 tuple(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions),
             )
-        error = error_for(state.error_code, f"transactional id {transactional_id!r}")
+        error = error_for(state.error_code, about=f"transactional id {transactional_id!r}")
         if not error.retriable:
             break
         client.wait(RETRY_MS)

@@ -10,6 +10,7 @@ from typing import Final
 
 from kafkaprod.admin.checkup import ClusterFacts, Finding, Level, examine
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.producer_ids import new_producer_id
 from kafkaprod.admin.topics import find_topic, topic_options
 from kafkaprod.admin.transaction_checkup import examine_transactions, query_transactions
 from kafkaprod.cli.doctor_redaction import look_at_redaction
@@ -100,6 +101,12 @@ def examine_cluster(client: ClusterClient, config: ProducerConfig, topic_name: s
     ]
     if found[-1].level is Level.PROBLEM:
         return found
+    if config.enable_idempotence and config.transactional_id is None:
+        try:
+            new_producer_id(client)
+        except KafkaError as error:
+            remedy = "every record will fail: do as the text says, or ask who runs the cluster"
+            found.append(Finding(Level.PROBLEM, "producer id", str(error), remedy))
     if topic_name is not None:
         try:
             topic = find_topic(client, topic_name, operations=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.producer_ids import new_producer_id
 from kafkaprod.cli.producer_arguments import make_config
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.attempt import LoadOptions
@@ -35,7 +36,6 @@ from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.positions.manifest_file import SUFFIX, ManifestFile
 from kafkaprod.loader.positions.recovery import check_complete
-from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.loader.reports.spread import Spread

@@ -14,6 +14,7 @@ delivery_rules     what each error of a broker means for a batch
 purges             calls of purge(), which fail records that have no outcome yet
 parking            records that wait for their topic's metadata, of callers that must not wait
 topic_watch        where callers wait for the metadata of a topic
+outages            what is refused for long, and its line in the log
 batchings          how the batches of each topic are made
 transactions       the transactions of a producer with a transactional id
 steps              waits as generators, for threads and event loops

@@ -294,7 +294,7 @@ class Answers:
         if maybe_persisted is None:
             maybe_persisted = may_be_persisted(failure.code)
         if failure.error is not None:
-            self._upkeep.last_errors[ref.topic, ref.partition] = (now_ms, failure.error)
+            self._upkeep.note_refusal(ref.topic, ref.partition, failure.error, now_ms)
         self._metrics.on_retry(ref.topic, ref.record_count, now_ms)
         ref.requeue(now_ms, self._backoff_ms(ref), maybe_persisted)
         if ref.partition_needs_new_epoch:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import BatchRef, abort_batches
 from kafkaprod.errors import AuthenticationError, CorruptDataError, KafkaError
-from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.schema import Request
@@ -30,6 +30,19 @@ MAX_DAMAGED_ANSWERS: Final = 5  # in a row; then queued records fail
 NO_TRANSACTION_TIMEOUT: Final = 0x7FFFFFFF
 
 logger = logging.getLogger("kafkaprod.engine.identity")
+
+
+def no_producer_id(code: int, **context: Any) -> KafkaError:
+    """Return the error of a cluster that gave no producer id, with what to do about it."""
+    advice = ""
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        advice = "grant IdempotentWrite on the cluster, or Write on a topic, or set enable_idempotence=false"
+    elif not describe(code).retriable:
+        advice = (
+            "if this cluster takes no idempotent producers, set enable_idempotence=false; a record "
+            "whose answer is lost may then be written twice"
+        )
+    return error_for(code, about="the cluster gave no producer id", advice=advice, **context)
 
 
 class IdentityRequest(NamedTuple):
@@ -57,6 +70,8 @@ class Identity(Protocol):
         may_split: Whether a batch that is too large for a broker may be cut in two.
         produce_versions: Lowest and highest version of produce requests.
         is_ending: Whether a transaction ends as soon as its batches have their outcomes.
+        last_refusal: Why the last request that batches or a call wait for was refused, or not answered; None: it was
+            neither.
     """
 
     transactional_id: str | None
@@ -68,6 +83,9 @@ class Identity(Protocol):
 
     @property
     def is_ending(self) -> bool: ...
+
+    @property
+    def last_refusal(self) -> KafkaError | None: ...
 
     def wanted(self, now_ms: int) -> IdentityRequest | None:
         """Return the request to send now; None if there is none or one is in flight. Repeated calls are harmless."""
@@ -133,6 +151,7 @@ class IdempotentIdentity:
     transactional_id: str | None = None
     produce_versions = (3, 13)
     is_ending = False
+    last_refusal: KafkaError | None = None
 
     def __init__(
         self,
@@ -184,6 +203,7 @@ class IdempotentIdentity:
         """Take id and epoch, or try again after a backoff; a final refusal fails the queued records."""
         self._is_requested = False
         error = done.error if done.error is not None else self._take(done.response, done.node_id)
+        self.last_refusal = error
         if error is None:
             self._failure_count = self._damaged_count = 0
             return
@@ -234,7 +254,7 @@ class IdempotentIdentity:
     def _take(self, response: InitProducerIdResponse, node_id: int) -> KafkaError | None:
         """Apply the answer; return why it is unusable, None if it is not."""
         if response.error_code != ErrorCode.NONE:
-            return error_for(response.error_code, "the cluster gave no producer id", node=node_id)
+            return no_producer_id(response.error_code, node=node_id)
         if response.producer_id < 0 or response.producer_epoch < 0:
             return CorruptDataError(
                 f"node {node_id} answered InitProducerId with producer id {response.producer_id} and epoch "
@@ -250,7 +270,7 @@ class IdempotentIdentity:
         drain = self._drain
         if self.keeps_producer_id:
             what = "records before these were not written, and the producer must keep its id and epoch"
-            abort_batches(self._accumulator, error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what))
+            abort_batches(self._accumulator, error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, about=what))
             drain.set_producer(drain.producer_id, drain.producer_epoch)
         elif drain.producer_epoch < MAX_EPOCH:
             drain.set_producer(drain.producer_id, drain.producer_epoch + 1)

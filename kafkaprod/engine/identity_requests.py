@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
+from kafkaprod.engine.identity import MAX_WAIT_MS, Identity, IdentityRequest
 from kafkaprod.engine.upkeep import Upkeep
 from kafkaprod.errors import ConnectionLostError, UnsupportedVersionError
 from kafkaprod.net.pool import NodePool
+from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.protocol.schema import Request
 
 
@@ -17,7 +18,7 @@ class IdentityRequests:
     Args:
         identity: Says what it wants, and takes the answers.
         pool: Sends the requests.
-        upkeep: Knows when a node may be tried again.
+        upkeep: Knows when a node may be tried again, and logs what is refused for long.
         request_timeout_ms: How long to wait for an answer.
     """
 
@@ -58,7 +59,7 @@ class IdentityRequests:
             self._pool.send(
                 node_id,
                 request,
-                on_done=partial(self._identity.on_response, wanted),
+                on_done=partial(self._on_done, wanted),
                 now_ms=now_ms,
                 timeout_ms=self._request_timeout_ms,
                 version=version,
@@ -68,6 +69,19 @@ class IdentityRequests:
             return 0
         self._identity.on_sent(wanted)
         return MAX_WAIT_MS
+
+    def _on_done(self, wanted: IdentityRequest, done: InFlightRequest, now_ms: int) -> None:
+        identity = self._identity
+        identity.on_response(wanted, done, now_ms)
+        refusal = identity.last_refusal
+        if refusal is not None:
+            self._upkeep.outages.note(_name(wanted.request), refusal, now_ms)
+        else:
+            self._upkeep.outages.end(_name(wanted.request))
+
+
+def _name(request: Request) -> str:
+    return type(request).__name__.removesuffix("Request")
 
 
 def _unencodable(request: Request, cause: ValueError, node_id: int) -> UnsupportedVersionError:

@@ -43,7 +43,7 @@ from kafkaprod.engine.sending import Sending
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
-from kafkaprod.errors import ConnectionLostError, ProducerClosedError
+from kafkaprod.errors import ConnectionLostError, KafkaError, ProducerClosedError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
@@ -154,6 +154,10 @@ class Sender:
         if self.has_ended:
             self._purges.end_all()
         self.wakeup()
+
+    def why_records_wait(self) -> KafkaError | None:
+        """Return the newest reason why some records wait or are sent again; None: nothing is known. Thread-safe."""
+        return self._upkeep.why_records_wait()
 
     @property
     def waiting_flushes(self) -> list[Flush]:

@@ -109,7 +109,7 @@ class TransactionCalls:
             has_ended = yield waiter, patience_s
             if not has_ended and patience_s < limit_s and watch.has_contact():
                 has_ended = yield waiter, limit_s - patience_s
-            error = None if has_ended else self.identity.time_out(call, limit_s)
+            error = None if has_ended else self.identity.time_out(call, limit_s, self._why_records_wait())
             if error is None:
                 self.identity.finish(call)
                 return
@@ -126,6 +126,10 @@ class TransactionCalls:
             error.category = "retriable" if isinstance(error, BootstrapError) else "invalid"
             self.identity.tell_outcome(error)
         raise error
+
+    def _why_records_wait(self) -> KafkaError | None:
+        has_records = self._engine.accumulator.incomplete_batch_count > 0
+        return self._engine.sender.why_records_wait() if has_records else None
 
     def _check(self) -> None:
         self._host.check_usable()

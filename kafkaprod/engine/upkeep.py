@@ -24,8 +24,9 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
 from kafkaprod.engine.memory_shares import MemoryShares
 from kafkaprod.engine.node_states import NodeStates
+from kafkaprod.engine.outages import RECORDS, Outages
 from kafkaprod.engine.topic_watch import TopicWatch
-from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError
+from kafkaprod.errors import AuthenticationError, ConnectionLostError, DeliveryTimeoutError, KafkaError, broker_code
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.node_state import HEAD_START_MS, ConnectionFailure
@@ -48,6 +49,7 @@ class Upkeep:
         topic_names: Names by topic id, of every id ever seen: an answer may name a deleted topic.
         last_errors: By topic and partition, when and what the last error was that led to a retry; empty when nothing
             waits.
+        outages: What is refused for long.
         is_observed: Whether the metrics are up to date with the network's counters.
     """
 
@@ -76,6 +78,7 @@ class Upkeep:
         self._topic_watch = topic_watch
         self._metrics = metrics
         self._identity = identity
+        self.outages = Outages(config.retry_backoff_max_ms)
         self._next_observation_ms = 0
         self._next_closing_ms = 0
         self._last_answering_node: int | None = None
@@ -141,6 +144,8 @@ class Upkeep:
     def _on_metadata(self, done: InFlightRequest, now_ms: int) -> None:
         if done.error is not None:
             self._metadata.on_failure(done.error, now_ms)
+            if self._topic_watch.is_connected:
+                self._topic_watch.tell_trouble(done.error, is_hopeless=False)
             return
         self._last_answering_node = done.node_id
         try:
@@ -201,7 +206,7 @@ class Upkeep:
             if ref.topic == topic and ref.is_partition_removed:
                 what = f"topic {topic!r} was deleted and created again with fewer partitions"
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ref.fail(error_for(code, what, topic=topic, partition=ref.partition))
+                ref.fail(error_for(code, about=what, topic=topic, partition=ref.partition))
 
     def _leave_former_cluster(self, cluster_id: str | None, now_ms: int) -> None:
         """Give what waits new numbers: another cluster knows no producer id of the former one.
@@ -252,6 +257,7 @@ class Upkeep:
         oldest = oldest_created_ms(self._accumulator)
         if oldest is None:
             self.last_errors.clear()  # they are of batches that have their outcome by now
+            self.outages.end(RECORDS)
             return MAX_WAIT_MS
         if oldest + timeout_ms <= now_ms:
             for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
@@ -280,20 +286,37 @@ class Upkeep:
     def _fail_expired(self, ref: BatchRef, now_ms: int) -> None:
         may_be_in_log = ref.state == "sent" or ref.maybe_persisted
         cause = self._why_late(ref)
+        refusal = self._identity.last_refusal
+        if refusal is not None and broker_code(refusal) is None:  # a lost connection, which has a reason of its own
+            cause, refusal = cause or refusal, None
         error = DeliveryTimeoutError(
             f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}] had no outcome within "
             f"delivery_timeout_ms={self._config.delivery_timeout_ms}"
             + ("; they may be in the log" if may_be_in_log else "")
             + (f"; a quota of node {ref.leader} held this producer back" if self._was_throttled(ref, now_ms) else "")
+            + ("; the partition has no leader" if ref.leader < 0 else "")
+            + ("" if refusal is None else f"; before records can be sent: {refusal}")
             + ("" if cause is None else f"; the last error: {cause}"),
             possibly_persisted=may_be_in_log,
             topic=ref.topic,
             partition=ref.partition,
         )
-        error.__cause__ = cause
+        error.__cause__ = cause or refusal
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
         ref.fail(error)
+
+    def note_refusal(self, topic: str, partition: int, error: KafkaError, now_ms: int) -> None:
+        """Keep why records of a partition are sent again, for errors and the log."""
+        self.last_errors[topic, partition] = (now_ms, error)
+        self.outages.note(RECORDS, error, now_ms, (topic, partition))
+
+    def why_records_wait(self) -> KafkaError | None:
+        """Return the newest reason why some records wait or are sent again; None: nothing is known. Thread-safe."""
+        refusals = list(self.last_errors.values())  # in one step: the sender adds others meanwhile
+        refused = max(refusals, key=lambda refusal: refusal[0])[1] if refusals else None
+        other = self._identity.last_refusal or self._metadata.last_refusal
+        return refused or other or self._pool.members.why_not_connected()
 
     def _was_throttled(self, ref: BatchRef, now_ms: int) -> bool:
         """Return whether the batch's leader throttled while the batch waited."""

@@ -345,13 +345,17 @@ class Intake:
             f"{size} bytes in {batches} batches"
             for name, partition, leader, size, batches in memory_holders(self.accumulator)
         )
-        return BufferFullError(
+        reason = self._engine.sender.why_records_wait()
+        error = BufferFullError(
             f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
-            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}{unwell}. "
+            f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}{unwell}"
+            f"{'' if reason is None else f'; the last error: {reason}'}. "
             f"{'Send less' if slow or is_throttled else 'Raise buffer_memory'}, or find out why these partitions are "
             "slow",
             topic=topic,
         )
+        error.__cause__ = reason
+        return error
 
 
 def _why_unwell(node_id: int, health: NodeHealth) -> str:

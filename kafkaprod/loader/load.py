@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.producer_ids import new_producer_id
 from kafkaprod.admin.topics import log_offsets
 from kafkaprod.loader.attempt import Attempt, Job, LoadOptions, Progress
 from kafkaprod.loader.bad_rows import BadRowSink
@@ -33,7 +34,6 @@ from kafkaprod.loader.positions.in_flight import (
 from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
 from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.positions.recovery import check_complete, read_tails
-from kafkaprod.loader.producing import new_producer_id
 from kafkaprod.loader.reports.report import LoadReport
 from kafkaprod.text import counted
 

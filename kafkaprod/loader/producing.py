@@ -6,15 +6,12 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkaprod.admin.client import ClusterClient
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
 from kafkaprod.loader.positions.recovery import SEQUENCE_MASK
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.producer import Producer, start_producer
-from kafkaprod.protocol.error_codes import describe, error_for
-from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +19,6 @@ if TYPE_CHECKING:
 
     from kafkaprod.loader.formats.rows import RowBlock
     from kafkaprod.results.block import BlockResult
-
-NO_TRANSACTION_TIMEOUT = 0x7FFFFFFF
-MAX_TRIES = 100
-RETRY_MS = 100
 
 
 class LoadProducer(Producer):
@@ -86,17 +79,3 @@ class LoadProducer(Producer):
     def retry_count(self) -> int:
         """Return how often one of its records was sent again."""
         return int(self.metrics()["producer-metrics"]["record-retry-total"])
-
-
-def new_producer_id(client: ClusterClient) -> tuple[int, int]:
-    """Ask the cluster for a producer id and epoch. Raises KafkaError if it gives none."""
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT)
-    answer = client.ask(request)
-    for _ in range(MAX_TRIES):  # a broker that has just started knows no ids yet
-        if not describe(answer.error_code).retriable:
-            break
-        client.wait(RETRY_MS)
-        answer = client.ask(request)
-    if answer.error_code:
-        raise error_for(answer.error_code, "the cluster gave no producer id")
-    return answer.producer_id, answer.producer_epoch

@@ -252,12 +252,16 @@ def describe(code: int) -> ErrorDescription:
     return ErrorDescription(code, f"UNKNOWN_{code}", False, False, "this client does not know the code", BrokerError)
 
 
-def error_for(code: int, message: str | None = None, **context: Any) -> KafkaError:
+def error_for(
+    code: int, message: str | None = None, *, about: str = "", advice: str = "", **context: Any
+) -> KafkaError:
     """Make the error to raise for a code in an answer.
 
     Args:
         code: Any code but 0.
         message: The broker's own text, if it sent one.
+        about: What was refused, in our words.
+        advice: What to do about it, in our words.
         context: Any of topic, partition, node, api, correlation_id.
 
     Returns:
@@ -271,6 +275,8 @@ def error_for(code: int, message: str | None = None, **context: Any) -> KafkaErr
         raise ValueError("the code is NONE, which is no error")
     description = describe(code)
     text = _message(description, message, context)
+    text = f"{about}: {text}" if about else text
+    text = f"{text}: {advice}" if advice else text
     error = description.error_class(text, code=code, name=description.name, **context)
     error.retriable = description.retriable
     error.needs_metadata = description.needs_metadata

@@ -51,7 +51,7 @@ def check_mechanism(body: memoryview, mechanism: str | None) -> None:
     response = SaslHandshakeResponse.decode(body, HANDSHAKE_VERSION)
     if response.error_code:
         offered = printable(", ".join(response.mechanisms)) or "none"
-        raise error_for(response.error_code, f"{mechanism} is not among {offered}", api="SASL_HANDSHAKE")
+        raise error_for(response.error_code, about=f"{mechanism} is not among {offered}", api="SASL_HANDSHAKE")
 
 
 def read_token(body: memoryview, version: int) -> tuple[bytes, int]:

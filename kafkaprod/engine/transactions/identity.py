@@ -163,9 +163,9 @@ class TransactionalIdentity:
             raise error
 
     @locked
-    def time_out(self, call: Call, timeout_s: float) -> KafkaError | None:
+    def time_out(self, call: Call, timeout_s: float, why_records_wait: KafkaError | None = None) -> KafkaError | None:
         """Stop waiting for a call; return the error to raise. None: it is done by now, `finish` it."""
-        return None if call.is_done else self._machine.time_out(call, timeout_s)
+        return None if call.is_done else self._machine.time_out(call, timeout_s, why_records_wait)
 
     @locked
     def let_go(self, wake: Callable[[], None]) -> None:
@@ -216,6 +216,11 @@ class TransactionalIdentity:
     def produce_versions(self) -> tuple[int, int]:
         """Lowest and highest version of produce requests in the open transaction."""
         return V2_PRODUCE_VERSIONS if self._machine.members.is_v2 else V1_PRODUCE_VERSIONS
+
+    @property
+    def last_refusal(self) -> KafkaError | None:
+        """Why the last request of the transaction was refused, or not answered; None: it was not."""
+        return self._machine.last_refusal
 
     @property
     def is_ending(self) -> bool:

@@ -33,6 +33,7 @@ class Intents:
         number: Counts transactions; grows with each `begin`.
         members: The members of the current transaction.
         failure: Why the transaction must be aborted, or the producer closed: the first reason.
+        last_refusal: Why the last request was refused, or not answered; None: it was not.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -45,6 +46,7 @@ class Intents:
         self.number = 0
         self.members = Members(is_v2=False)
         self.failure: Failure | None = None
+        self.last_refusal: KafkaError | None = None
         self._is_v2 = False  # of the next transaction
         self._call: Call | None = None
         self._log = Log.WITHOUT  # what it may hold of a commit of this transaction
@@ -159,22 +161,32 @@ class Intents:
             self._call = None
         return None if call.failure is None else call.failure.error()
 
-    def time_out(self, call: Call, timeout_s: float) -> KafkaError:
-        """Note that the caller stopped waiting; return the error to raise. The call continues."""
+    def time_out(self, call: Call, timeout_s: float, why_records_wait: KafkaError | None = None) -> KafkaError:
+        """Note that the caller stopped waiting; return the error to raise. The call continues.
+
+        Args:
+            call: What it waited for.
+            timeout_s: How long it waited.
+            why_records_wait: Why records of the transaction have no outcome yet; None: nothing is known.
+        """
         self._stop_waiting(call)
-        error = self._timeout_error(call, timeout_s)
+        reason = self.last_refusal or why_records_wait
+        error = self._timeout_error(call, timeout_s, "" if reason is None else f"; the last refusal: {reason}")
+        error.__cause__ = reason
         error.outcome = self.outcome
         return error
 
-    def _timeout_error(self, call: Call, timeout_s: float) -> KafkaError:
+    def _timeout_error(self, call: Call, timeout_s: float, why: str) -> KafkaError:
         text = f"{call.kind.value} did not end within {timeout_s:g} s; it continues ({self._who()}): repeat it"
         if call.kind is CallKind.COMMIT and not call.is_decided:
-            return CommitUnknownError(text + " to learn whether the transaction is committed, or close the producer")
+            return CommitUnknownError(
+                f"{text} to learn whether the transaction is committed, or close the producer{why}"
+            )
         if call.kind is CallKind.OFFSETS:
             text += ", or abort the transaction"
         elif call.kind is CallKind.COMMIT:
             text += "; the transaction is committed, only the epoch for the next one is missing"
-        return TransactionTimeoutError(text)
+        return TransactionTimeoutError(text + why)
 
     def let_go(self, waiter: Callable[[], None]) -> None:
         """Note that a caller does not wait because of an exception: the next call of its kind resumes it, done or not.

@@ -35,7 +35,7 @@ from kafkaprod.errors import (
     UnsupportedVersionError,
     broker_code,
 )
-from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.retry import ExponentialBackoff
 from kafkaprod.structs import Node, TopicPartition
 
@@ -196,6 +196,7 @@ class TransactionMachine(Intents):
             self._on_refused(self._from_error(request.step, error))
         else:
             self._forget_coordinator(request)
+            self.last_refusal = error
             self._not_before_ms = now_ms + self._pauses.retry_ms()
 
     def on_authentication_error(self, error: AuthenticationError) -> None:
@@ -270,8 +271,7 @@ class TransactionMachine(Intents):
         step = request.step
         if code == 0:
             if step is not Step.FIND_COORDINATOR:  # which is only a step back to the request that is repeated
-                self._pauses.reset()
-                self._has_asked_again = False
+                self._on_progress()
             return True
         facts = Facts(self.members.is_v2, request.is_commit, self.can_bump, self._is_first_init)
         verdict = judge(step, code, facts)
@@ -296,10 +296,17 @@ class TransactionMachine(Intents):
         elif verdict is Verdict.REFUSED:
             self._on_refused(failures.refused(step, code, who))
             return False
+        self.last_refusal = error_for(code, text, about=f"{step.value}{where}")
         is_concurrent = verdict is Verdict.WAIT_FOR_PREVIOUS
         pause_ms = self._pauses.concurrent_ms(now_ms) if is_concurrent else self._pauses.retry_ms()
         self._not_before_ms = now_ms + pause_ms
         return False
+
+    def _on_progress(self) -> None:
+        """Note that a request was answered for good."""
+        self._pauses.reset()
+        self._has_asked_again = False
+        self.last_refusal = None
 
     def _may_ask_again(self, now_ms: int) -> bool:
         return self._moved_ms is not None and now_ms - self._moved_ms <= ASK_AGAIN_MS and not self._has_asked_again
@@ -359,7 +366,7 @@ class TransactionMachine(Intents):
             if code == 0:
                 call.missing.pop(partition, None)
         if call.is_done or call is not self._call:
-            self._pauses.reset()
+            self._on_progress()
             return  # its transaction is being aborted
         facts = Facts(self.members.is_v2)
         code = worst(request.step, list(codes.values()), facts)
@@ -371,8 +378,7 @@ class TransactionMachine(Intents):
         if response.error_code:
             self._on_code(request, response.error_code, now_ms)
             return
-        self._pauses.reset()
-        self._has_asked_again = False
+        self._on_progress()
         if version >= 5 and response.producer_id >= 0:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._is_bump_due = False

@@ -4,6 +4,7 @@ import pytest
 
 from kafkaprod.engine.identity import MAX_DAMAGED_ANSWERS
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.producer.sender_rig import Rig
 
@@ -52,3 +53,24 @@ def test_usable_id_after_damaged_ones_is_taken() -> None:
     rig.turn()
     assert future.succeeded()
     assert rig.drain.producer_id == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "grant IdempotentWrite on the cluster, or Write on a topic, or set "),
+        (ErrorCode.UNSUPPORTED_VERSION, "if this cluster takes no idempotent producers, set "),
+        (ErrorCode.INVALID_REQUEST, "if this cluster takes no idempotent producers, set "),
+    ],
+)
+def test_a_cluster_without_producer_ids_is_named_in_our_words_with_the_way_out(code: ErrorCode, advice: str) -> None:
+    rig = Rig(enable_idempotence=True)
+    rig.drain.set_producer(-1, -1)
+    future = rig.send()
+    rig.turn()
+    rig.answer_producer_id(-1, -1, code)
+    rig.turn()
+    text = str(future.exception(0))
+    assert text.startswith(f"the cluster gave no producer id: {code.name} ({int(code)}): ")
+    assert f": {advice}enable_idempotence=false" in text
+    assert "the broker says" not in text

@@ -104,3 +104,12 @@ def test_the_brokers_own_words_are_kept() -> None:
 def test_success_is_not_an_error() -> None:
     with pytest.raises(ValueError, match="NONE"):
         error_for(0)
+
+
+def test_our_words_are_not_put_into_the_brokers_mouth() -> None:
+    error = error_for(44, "no topic over 10 partitions", about="options of 't'", advice="take fewer")
+    assert str(error) == (
+        "options of 't': POLICY_VIOLATION (44): a policy of the broker forbids it; the broker says: "
+        "no topic over 10 partitions: take fewer"
+    )
+    assert "the broker says" not in str(error_for(44, about="options of 't'"))

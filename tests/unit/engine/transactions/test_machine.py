@@ -22,7 +22,7 @@ from kafkaprod.errors import (
     TransactionTimeoutError,
     UnsupportedVersionError,
 )
-from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.structs import TopicPartition
 from tests.support.engine.coordinators import Bench, answer, offset_codes, partition_codes
 
@@ -808,3 +808,37 @@ def test_sending_outside_a_transaction_is_refused() -> None:
         bench.machine.commit()
     with pytest.raises(IllegalStateError, match="no transaction is open"):
         bench.machine.abort()
+
+
+def test_a_call_that_times_out_names_the_last_refusal() -> None:
+    bench = Bench()
+    call = bench.machine.init()
+    bench.answer_next(Step.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    error = bench.machine.time_out(call, 5)
+    assert isinstance(error, TransactionTimeoutError)
+    assert "; the last refusal: FindCoordinator: COORDINATOR_NOT_AVAILABLE (15): " in str(error)
+    assert error.__cause__ is bench.machine.last_refusal
+
+
+def test_a_commit_that_times_out_names_the_refusal_until_an_answer_comes() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    call = bench.machine.commit()
+    bench.answer_next(Step.END, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    error = bench.machine.time_out(call, 5)
+    assert isinstance(error, CommitUnknownError)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(error)
+    bench.machine.commit()
+    bench.now_ms += 10_000
+    bench.answer_next(Step.END)
+    assert bench.machine.last_refusal is None
+
+
+def test_a_commit_that_waits_for_records_says_why_they_wait() -> None:
+    bench = Bench()
+    bench.init()
+    bench.begin(T0)
+    bench.has_batches = True
+    error = bench.machine.time_out(bench.machine.commit(), 5, error_for(ErrorCode.NOT_ENOUGH_REPLICAS))
+    assert "; the last refusal: NOT_ENOUGH_REPLICAS (19): " in str(error)
