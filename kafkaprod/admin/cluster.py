@@ -6,13 +6,13 @@ They fail as soon as every bootstrap server has failed once, so that a wrong add
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import TopicInfo, topic_info
+from kafkaprod.clock import monotonic_s
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthenticationError, BootstrapError, InvalidRecordError, KafkaError
 from kafkaprod.protocol.error_codes import error_for
@@ -52,10 +52,10 @@ def check_cluster(config: ProducerConfig, timeout: float = CHECK_TIMEOUT_S) -> N
         AuthenticationError, RequestTimedOutError: As `describe_cluster`.
     """
     timeout_ms = _timeout_ms(timeout)
-    deadline_s = time.monotonic() + timeout_ms / 1000
+    deadline_s = monotonic_s() + timeout_ms / 1000
     with ClusterClient(config, timeout_ms, is_one_try=True) as client:
         client.metadata([])
-        left_ms = int((deadline_s - time.monotonic()) * 1000)
+        left_ms = int((deadline_s - monotonic_s()) * 1000)
         failed = client.unreachable(max(left_ms, 1), is_one_enough=True)
     if failed:
         first = next(iter(failed.values()))

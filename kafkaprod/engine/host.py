@@ -10,11 +10,11 @@ import atexit
 import logging
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from kafkaprod.clock import monotonic_ns, monotonic_s
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.flushes import Flush
 from kafkaprod.engine.purges import Purge
@@ -130,13 +130,13 @@ class EngineHost:
         holders.hand_over_to(self._owner(), timeout)
         engine = self.engine
         if engine.sender.parking:
-            end_s = None if timeout is None else time.monotonic() + timeout
+            end_s = None if timeout is None else monotonic_s() + timeout
             if not (yield from engine.sender.parking.settled(timeout, make_waiter)):
                 raise TimeoutError(f"{counted(len(engine.sender.parking), 'record')} wait for metadata of their topics")
-            timeout = None if end_s is None else max(end_s - time.monotonic(), 0)
+            timeout = None if end_s is None else max(end_s - monotonic_s(), 0)
         if engine.accumulator.unpublished_batch_count > 0:
             waiter = make_waiter()
-            started_ns = time.perf_counter_ns()
+            started_ns = monotonic_ns()
             flush = Flush(waiter)
             try:
                 engine.sender.add_flush(flush)
@@ -144,7 +144,7 @@ class EngineHost:
                 is_over = yield waiter, timeout
             finally:
                 flush.is_over = True
-                engine.metrics.add_time("flush", time.perf_counter_ns() - started_ns)
+                engine.metrics.add_time("flush", monotonic_ns() - started_ns)
             if not is_over:
                 raise self._flush_timed_out(timeout)
         count, error = engine.ledger.take()
@@ -268,13 +268,13 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     """Wait EXIT_TIMEOUT_S for all records without an outcome; the engines log which were not delivered."""
-    end = time.monotonic() + EXIT_TIMEOUT_S
+    end = monotonic_s() + EXIT_TIMEOUT_S
     holders.hand_over_all(EXIT_TIMEOUT_S / 2)
     engines = list(_running)
     for engine in engines:
         engine.sender.close(engine.clock.now_ms() + int(EXIT_TIMEOUT_S * 1000))
     for engine in engines:
-        if not engine.wait_end(max(end - time.monotonic(), 0) + CLOSE_GRACE_S):
+        if not engine.wait_end(max(end - monotonic_s(), 0) + CLOSE_GRACE_S):
             work = engine.describe_work()
             logger.error(
                 "the sender thread does not end; it runs %s; the outcome of its other records is unknown", work

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.node_path import NodePath
 from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod.clock import monotonic_ns
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import LAST_VERSION_BY_NAME, Answers
 from kafkaprod.engine.identity import MAX_WAIT_MS, Identity
@@ -117,12 +117,12 @@ class Sending:
                 if distance_ms and self._drain.may_wait(node_id, now_ms):
                     return distance_ms
                 room_bytes = path.room_bytes()
-            started_ns = time.monotonic_ns()
+            started_ns = monotonic_ns()
             request = self.unsent = self._drain.drain(node_id, now_ms, room_bytes)
             if request is None:
                 self._blocked.discard(node_id)
                 return MAX_WAIT_MS
-            seal_us = (time.monotonic_ns() - started_ns) // 1000
+            seal_us = (monotonic_ns() - started_ns) // 1000
             self._send(request, self._answers.expect(request), now_ms, seal_us)
             self.unsent = None
             can_send = self._can_send(node_id, path, now_ms)

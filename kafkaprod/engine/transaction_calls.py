@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkaprod._core.machine.waking import Waiter
+from kafkaprod.clock import monotonic_ns
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError, KafkaError
@@ -52,14 +52,14 @@ class TransactionCalls:
     def begin(self) -> None:
         """Producer.begin_transaction; never waits."""
         identity = self.identity
-        started_ns = time.perf_counter_ns()
+        started_ns = monotonic_ns()
         try:
             self._check()
             identity.begin()
         except KafkaError as error:
             identity.tell_outcome(error)
             raise
-        self._engine.metrics.add_time("txn-begin", time.perf_counter_ns() - started_ns)
+        self._engine.metrics.add_time("txn-begin", monotonic_ns() - started_ns)
 
     def init(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Steps of Producer.init_transactions."""
@@ -100,7 +100,7 @@ class TransactionCalls:
             self.identity.tell_outcome(refusal)
             raise
         patience_s = limit_s if timeout is not None else watch.first_patience_s(limit_s)
-        started_ns = time.perf_counter_ns()
+        started_ns = monotonic_ns()
         try:
             call = start(waiter)
             if call is None:
@@ -120,7 +120,7 @@ class TransactionCalls:
                 self.identity.tell_outcome(raised)
             raise
         finally:
-            self._engine.metrics.add_time(timer, time.perf_counter_ns() - started_ns)
+            self._engine.metrics.add_time(timer, monotonic_ns() - started_ns)
         if timeout is None and not watch.has_contact():
             error = watch.why_no_contact()
             error.category = "retriable" if isinstance(error, BootstrapError) else "invalid"

@@ -15,11 +15,11 @@ import os
 import queue
 import sys
 import threading
-import time
 import weakref
 from typing import Any, Final, Protocol
 
 import kafkaprod
+from kafkaprod.clock import monotonic_s
 from kafkaprod.errors import ConfigError, InvalidRecordError
 from kafkaprod.results import holders
 from kafkaprod.text import counted
@@ -129,13 +129,13 @@ class KafkaHandler(logging.Handler):
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
-        end_s = time.monotonic() + timeout_s
+        end_s = monotonic_s() + timeout_s
         reached: queue.SimpleQueue[None] = queue.SimpleQueue()
         try:
             self._lines.put(reached, timeout=timeout_s)
         except queue.Full:
             return
-        while thread.is_alive() and time.monotonic() < end_s:
+        while thread.is_alive() and monotonic_s() < end_s:
             with contextlib.suppress(queue.Empty):
                 return reached.get(timeout=LOOK_S)
 

@@ -8,7 +8,6 @@ opentelemetry.io/docs/specs/semconv/messaging.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +16,7 @@ from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from kafkaprod._core.queues.record_hooks import headers_list
+from kafkaprod.clock import monotonic_s
 from kafkaprod.errors import broker_code
 from kafkaprod.hooks.interceptors import ProducerRecord, RecordBlock
 from kafkaprod.protocol.error_codes import describe
@@ -89,7 +89,7 @@ class OpenTelemetryInterceptor:
             kind=SpanKind.PRODUCER,
             attributes={**_attributes(block.topic), "messaging.batch.message_count": block.record_count},
         )
-        self._open_blocks[block] = (span, time.perf_counter())
+        self._open_blocks[block] = (span, monotonic_s())
         for name, value in self._carrier(trace.set_span_in_context(span)).items():
             block.add_header(name, value)
 
@@ -98,7 +98,7 @@ class OpenTelemetryInterceptor:
         span, began = self._open_blocks.pop(block)
         self._count(block.topic, block.record_count - failed_count, None)
         self._count(block.topic, failed_count, error)
-        self._duration.record(time.perf_counter() - began, _attributes(block.topic, error))
+        self._duration.record(monotonic_s() - began, _attributes(block.topic, error))
         if error is not None:
             span.set_attribute("error.type", _error_type(error))
             span.set_status(Status(StatusCode.ERROR, f"{failed_count} of {block.record_count} records failed: {error}"))

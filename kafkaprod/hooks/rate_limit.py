@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Final
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.errors import InvalidRecordError
 from kafkaprod.locks import locked
 
@@ -36,7 +37,7 @@ class RateLimit:
         self._records_per_s = records_per_s
         self._bytes_per_s = bytes_per_s
         self._lock = threading.RLock()
-        self._next_s = time.monotonic()  # when the next turn begins; guarded by _lock
+        self._next_s = monotonic_s()  # when the next turn begins; guarded by _lock
 
     def wait(self, record_count: int = 1, size_bytes: int = 0) -> None:
         """Wait for a turn on this thread.
@@ -45,13 +46,13 @@ class RateLimit:
             record_count: Records that will be sent.
             size_bytes: What their keys and values have.
         """
-        delay_s = self._take(record_count, size_bytes, time.monotonic())
+        delay_s = self._take(record_count, size_bytes, monotonic_s())
         if delay_s > 0:
             time.sleep(delay_s)
 
     async def turn(self, record_count: int = 1, size_bytes: int = 0) -> None:
         """Wait for a turn without blocking the event loop. Args: as `wait`. Cancelled, the turn is used up."""
-        delay_s = self._take(record_count, size_bytes, time.monotonic())
+        delay_s = self._take(record_count, size_bytes, monotonic_s())
         if delay_s > 0:
             await asyncio.sleep(delay_s)
 

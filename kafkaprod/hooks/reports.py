@@ -6,13 +6,13 @@ records themselves until their outcome is known, for those who want them back: t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from kafkaprod._core.queues.completion import DeliveryFuture
+from kafkaprod.clock import monotonic_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ReportingProducer:
         opaque: Any = None,
     ) -> DeliveryFuture:
         """Do as `Producer.send`; `opaque` comes back in the report."""
-        started_s = time.monotonic()
+        started_s = monotonic_s()
         future = self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         future.add_done_callback(partial(_report, self._on_report, key, value, headers, started_s, opaque))
         return future
@@ -113,7 +113,7 @@ class AsyncReportingProducer:
         opaque: Any = None,
     ) -> DeliveryFuture:
         """Do as `AsyncProducer.send`; `opaque` comes back in the report."""
-        started_s = time.monotonic()
+        started_s = monotonic_s()
         future = await self._producer.send(topic, value, key, headers, partition, timestamp_ms)
         future.add_done_callback(partial(_report, self._on_report, key, value, headers, started_s, opaque))
         return future
@@ -129,7 +129,7 @@ def _report(
     future: DeliveryFuture,
 ) -> None:
     """Call the function, now that the outcome is known."""
-    latency_s = time.monotonic() - started_s
+    latency_s = monotonic_s() - started_s
     error = future.exception(0)
     offset, timestamp_ms = -1, -1
     if error is None:

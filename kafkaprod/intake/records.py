@@ -10,7 +10,6 @@ no locks: a signal handler may use the producer between any two of these steps.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -19,6 +18,7 @@ from kafkaprod._core.queues.accumulator import memory_holders
 from kafkaprod._core.queues.completion import DeliveryFuture, parked_record, settle_parked
 from kafkaprod._core.queues.record_hooks import HookedRecord
 from kafkaprod._core.queues.topic_queues import TopicQueues
+from kafkaprod.clock import monotonic_ns
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
 from kafkaprod.errors import BufferFullError, MetadataTimeoutError, NodeBufferFullError, copy_to_raise
@@ -219,7 +219,7 @@ class Intake:
         if self.host.is_in_callback:
             raise self._not_in_callback(topic)
         number = None if partition is None else checked_partition(partition)
-        started_ns = time.perf_counter_ns()
+        started_ns = monotonic_ns()
         try:
             return (
                 yield from self._engine.topic_watch.wait_for(
@@ -227,7 +227,7 @@ class Intake:
                 )
             )
         finally:
-            self._engine.metrics.add_time("metadata-wait", time.perf_counter_ns() - started_ns)
+            self._engine.metrics.add_time("metadata-wait", monotonic_ns() - started_ns)
 
     def _not_in_callback(self, topic: str) -> MetadataTimeoutError:
         """Request a topic that the calling thread, which fetches metadata, must not wait for; return the error."""
@@ -277,7 +277,7 @@ class Intake:
         if not self._can_wait_for_memory or self.host.is_in_callback:
             raise self._buffer_full(topic, need, 0)
         pool = self.accumulator.pool
-        started_ns = time.perf_counter_ns()
+        started_ns = monotonic_ns()
         waiter = make_waiter()
         ticket = pool.new_ticket()
         try:
@@ -296,7 +296,7 @@ class Intake:
                 self.host.check_still_sending(transaction)
         finally:
             pool.dequeue_waiter(ticket)
-            self._engine.metrics.add_memory_wait(time.perf_counter_ns() - started_ns, self._clock.now_ms())
+            self._engine.metrics.add_memory_wait(monotonic_ns() - started_ns, self._clock.now_ms())
 
     def note_refused(self, record_count: int) -> None:
         """Count records that found no memory."""

@@ -6,10 +6,11 @@ import http.client
 import io
 import socket
 import ssl
-import time
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+
+from kafkaprod.clock import monotonic_s
 
 MAX_ANSWER_BYTES: Final = 1 << 20
 
@@ -84,7 +85,7 @@ def _system_context() -> ssl.SSLContext:
 
 def _bound(connection: http.client.HTTPConnection, timeout_ms: int) -> None:
     """Let everything that comes from now on end in time: a server that sends a byte now and then is not waited for."""
-    deadline_s = time.monotonic() + timeout_ms / 1000
+    deadline_s = monotonic_s() + timeout_ms / 1000
 
     def response(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
         return http.client.HTTPResponse(_BoundSocket(sock, deadline_s, timeout_ms), **options)  # type: ignore[arg-type]
@@ -116,7 +117,7 @@ class _BoundReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left_s = self._deadline_s - time.monotonic()
+        left_s = self._deadline_s - monotonic_s()
         try:
             if left_s <= 0:
                 raise TimeoutError

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import socket
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.config.connection_options import ConnectionOptions
 from kafkaprod.config.secret import Secret, without_secrets
 from kafkaprod.errors import ConfigError, printable
@@ -101,7 +101,7 @@ class _Opener:
 
     def connect(self, dest_host: str, dest_port: int, timeout: float | None = None) -> _BoundSocket:
         """Return a socket that is connected to the proxy. Raises OSError."""
-        deadline_s = time.monotonic() + self._timeout_ms / 1000
+        deadline_s = monotonic_s() + self._timeout_ms / 1000
         opened = socket.create_connection((dest_host, dest_port), self._timeout_ms / 1000)
         return _BoundSocket(opened, deadline_s, self._timeout_ms)
 
@@ -118,7 +118,7 @@ class _BoundSocket(socket.socket):
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         """Read as a socket does. Raises ProxySlowError after the deadline."""
-        left_s = self._deadline_s - time.monotonic()
+        left_s = self._deadline_s - monotonic_s()
         try:
             if left_s <= 0:
                 raise TimeoutError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.text import counted
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class RowsResult(abc.ABC):
             raise error
         finally:
             del error  # its traceback holds this frame
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # it shows what happens to the rows, and cannot be changed
 
     @abc.abstractmethod
     def first_error(self) -> Exception | None:
@@ -153,7 +159,7 @@ class Deadline:
     """The end of a wait that has several parts."""
 
     def __init__(self, timeout: float | None) -> None:
-        self._clock = time.monotonic
+        self._clock = monotonic_s
         self._end = None if timeout is None else self._clock() + timeout
 
     def remaining(self) -> float | None:

@@ -18,10 +18,10 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.config.kerberos_options import KerberosOptions
 from kafkaprod.errors import AuthenticationError, ConfigError, ConnectionLostError, KafkaError
 from kafkaprod.locks import locked
@@ -66,7 +66,7 @@ class Tickets:
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, options: KerberosOptions, library: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: KerberosOptions, library: Any, clock: Callable[[], float] = monotonic_s) -> None:
         self.library = library
         self._options = options
         self._clock = clock

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
+from kafkaprod.clock import wall_s
 from kafkaprod.config.oauth_options import OAuthOptions
 from kafkaprod.errors import AuthenticationError, ConfigError
 from kafkaprod.security.oauthbearer import BearerToken
@@ -32,7 +32,7 @@ def region_of(options: OAuthOptions) -> str:
     return region
 
 
-def token_fetcher(options: OAuthOptions, now_s: Callable[[], float] = time.time) -> Callable[[], BearerToken]:
+def token_fetcher(options: OAuthOptions, now_s: Callable[[], float] = wall_s) -> Callable[[], BearerToken]:
     """Return what signs a token.
 
     Raises:

@@ -7,10 +7,10 @@ that gives up leaves its call behind; the next ones wait for that call's end ins
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.threads import is_program_ending, make_thread
 
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ class SingleCall:
         Raises:
             StillRunningError: It takes too long, and still runs.
         """
-        end_s = time.monotonic() + self.patience_s
+        end_s = monotonic_s() + self.patience_s
         try:
             self._turn.get(timeout=self.patience_s)
         except queue.Empty:
@@ -57,7 +57,7 @@ class SingleCall:
 
         self._start(run)
         try:
-            result, error = outcome.get(timeout=max(end_s - time.monotonic(), 0.001))
+            result, error = outcome.get(timeout=max(end_s - monotonic_s(), 0.001))
         except queue.Empty:
             raise StillRunningError from None
         if error is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
+from kafkaprod.clock import monotonic_s
 from kafkaprod.errors import ConnectionLostError, KafkaError, copy_to_raise
 from kafkaprod.locks import locked
 from kafkaprod.security.oauthbearer import BearerToken
@@ -34,7 +34,7 @@ class TokenCache:
     def __init__(
         self,
         fetch: Callable[[], BearerToken],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic_s,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._fetch = fetch

@@ -10,11 +10,11 @@ import base64
 import http.client
 import json
 import ssl
-import time
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from kafkaprod.clock import wall_s
 from kafkaprod.config.oauth_options import JWT_BEARER, OAuthOptions
 from kafkaprod.config.secret import read_secret_file, without_query, without_secrets
 from kafkaprod.errors import AuthenticationError, ConfigError, ConnectionLostError, KafkaError, printable
@@ -118,7 +118,7 @@ class TokenEndpoint:
         form = {"grant_type": options.sasl_oauthbearer_grant_type}
         client_id = options.sasl_oauthbearer_client_credentials_client_id
         secret = options.sasl_oauthbearer_client_credentials_client_secret
-        proof = assertion(options, time.time())
+        proof = assertion(options, wall_s())
         if options.sasl_oauthbearer_grant_type == JWT_BEARER:
             form["assertion"] = proof or ""
         elif proof is not None:
@@ -182,7 +182,7 @@ class TokenEndpoint:
 
     def _with_extensions(self, token: str, lifetime_s: float | None) -> BearerToken:
         if lifetime_s is None and not self._url.startswith("file:"):  # a file is read for each login
-            lifetime_s = lifetime_of(token, time.time())
+            lifetime_s = lifetime_of(token, wall_s())
         return BearerToken(token, self._extensions, lifetime_s)
 
     def _read_file(self) -> str:

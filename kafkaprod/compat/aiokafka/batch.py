@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final, NamedTuple
+
+from kafkaprod.clock import wall_s
 
 _BATCH_BYTES: Final = 61  # header of a batch
 _RECORD_BYTES: Final = 21  # most of what a record takes besides its contents
@@ -58,7 +59,7 @@ class BatchBuilder:
         if self.values and self._size + size > self._max_bytes:
             self.close()
             return None
-        timestamp_ms = int(time.time() * 1000) if timestamp is None else int(timestamp)
+        timestamp_ms = int(wall_s() * 1000) if timestamp is None else int(timestamp)
         self.keys.append(key)
         self.values.append(value)
         self.headers.append(pairs)

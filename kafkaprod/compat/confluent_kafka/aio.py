@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from kafkaprod import AsyncProducer, DeliveryFuture
 from kafkaprod import errors as ours
+from kafkaprod.clock import monotonic_s
 from kafkaprod.compat.confluent_kafka.arguments import encoded, limit, pairs
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, record_error, theirs
@@ -84,7 +84,7 @@ class AIOProducer:
             TypeError: An argument has a wrong type.
         """
         record = topic, encoded(key), encoded(value), pairs(headers)
-        started = time.monotonic()
+        started = monotonic_s()
         with theirs():
             delivery = await self._engine.send(
                 topic,
@@ -103,7 +103,7 @@ class AIOProducer:
                 return
             error = delivery.exception(0)
             if error is None:
-                future.set_result(_message(record, delivery, time.monotonic() - started))
+                future.set_result(_message(record, delivery, monotonic_s() - started))
             else:
                 failure = KafkaException(record_error(error))
                 failure.__cause__ = error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaprod import Producer
+from kafkaprod.clock import monotonic_s
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError
 from kafkaprod.compat.confluent_kafka.options import Settings
@@ -31,7 +31,7 @@ class Observer:
         self._settings = settings
         self._events = events
         self._statistics = statistics
-        self._next_look = time.monotonic()
+        self._next_look = monotonic_s()
         self._next_statistics = self._next_look + settings.stats_interval_ms / 1000
         self._closed_before: float | None = None  # connections that had ended when first none was left
 
@@ -46,7 +46,7 @@ class Observer:
 
     def look(self) -> None:
         """Add what is due."""
-        now = time.monotonic()
+        now = monotonic_s()
         if self._statistics is not None and now >= self._next_statistics:
             self._next_statistics = now + self._settings.stats_interval_ms / 1000
             self._add(self._settings.stats_cb, self._statistics.text())

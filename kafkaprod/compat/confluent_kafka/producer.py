@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
 from kafkaprod import Producer as Engine
 from kafkaprod import errors as ours
+from kafkaprod.clock import monotonic_s
 from kafkaprod.compat.confluent_kafka.arguments import check_message, dotted, encoded, limit, pairs
 from kafkaprod.compat.confluent_kafka.codes import CODES
 from kafkaprod.compat.confluent_kafka.error import KafkaError, KafkaException, kafka_exception, theirs
@@ -218,11 +218,11 @@ class Producer:
         Returns: How many were served. What a callback raises comes out.
         """
         self._check_open()
-        deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
+        deadline = monotonic_s() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
         while True:
             if self._observer.has_work:
                 self._observer.look()
-            remaining_s = deadline - time.monotonic()
+            remaining_s = deadline - monotonic_s()
             served = self._events.serve(self._observer.patience_s(max(remaining_s, 0)))
             if served or remaining_s <= 0:
                 return served
@@ -236,9 +236,9 @@ class Producer:
         Returns: Records and events that are left.
         """
         self._check_open()
-        deadline = time.monotonic() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
+        deadline = monotonic_s() + (FOREVER_S / 2 if timeout is None or timeout < 0 else timeout)
         while len(self._events):
-            remaining_s = deadline - time.monotonic()
+            remaining_s = deadline - monotonic_s()
             step_s = max(min(remaining_s, FLUSH_STEP_S), 0)
             self._flush_engine(step_s)
             self._events.serve(0)

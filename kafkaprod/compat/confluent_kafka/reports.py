@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from kafkaprod import DeliveryFuture
+from kafkaprod.clock import monotonic_s
 from kafkaprod.compat.confluent_kafka.error import record_error
 from kafkaprod.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 from kafkaprod.results import holders
@@ -101,10 +101,10 @@ class Events:
         return served
 
     def _wait(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + min(timeout_s, FOREVER_S / 2)
+        deadline = monotonic_s() + min(timeout_s, FOREVER_S / 2)
         while not self._queue:
             try:
-                self._news.get(timeout=max(deadline - time.monotonic(), 0))
+                self._news.get(timeout=max(deadline - monotonic_s(), 0))
             except queue.Empty:
                 return
 
@@ -128,7 +128,7 @@ class Delivery:
         self._report = report
         self._record = record
         self._only_errors = only_errors
-        self._started = time.monotonic()
+        self._started = monotonic_s()
 
     def settle(self, future: DeliveryFuture) -> None:
         """Take the outcome. On the engine's thread."""
@@ -142,7 +142,7 @@ class Delivery:
     def _succeed(self, future: DeliveryFuture) -> None:
         known = future.result(0)
         topic, key, value, headers = self._record
-        latency = time.monotonic() - self._started
+        latency = monotonic_s() - self._started
         kind = (TIMESTAMP_CREATE_TIME, known.timestamp)
         message = Message(topic, known.partition, known.offset, key, value, headers, None, kind, latency)
         report = self._report
@@ -160,7 +160,7 @@ class Delivery:
             headers=headers,
             error=reason,
             timestamp=(TIMESTAMP_NOT_AVAILABLE, -1),
-            latency=time.monotonic() - self._started,
+            latency=monotonic_s() - self._started,
         )
         report = self._report
         UNSERVED.failures.append(reason)

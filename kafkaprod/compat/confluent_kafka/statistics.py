@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkaprod import Producer
+from kafkaprod.clock import monotonic_ns, monotonic_s, wall_s
 from kafkaprod.compat.confluent_kafka.options import NOWHERE, Settings
 from kafkaprod.compat.confluent_kafka.reports import Events
 from kafkaprod.errors import KafkaError
@@ -59,7 +59,7 @@ class Statistics:
         self._settings = settings
         self._events = events
         self._counts = counts
-        self._started = time.monotonic()
+        self._started = monotonic_s()
         self._nodes: Mapping[int, Node] = {}
         self._described_for: set[int] = set()  # ids of brokers at the last description
 
@@ -78,9 +78,9 @@ class Statistics:
             "name": f"{client_id}#producer-1",
             "client_id": client_id,
             "type": "producer",
-            "ts": time.monotonic_ns() // 1000,
-            "time": int(time.time()),
-            "age": int((time.monotonic() - self._started) * 1e6),
+            "ts": monotonic_ns() // 1000,
+            "time": int(wall_s()),
+            "age": int((monotonic_s() - self._started) * 1e6),
             "replyq": len(self._events) - self._events.under_way,
             "msg_cnt": self._events.under_way,
             "msg_size": max(_whole(whole, "buffer-total-bytes") - _whole(whole, "buffer-available-bytes"), 0),
@@ -145,7 +145,7 @@ class Statistics:
         }
         return {
             "topic": topic,
-            "age": int((time.monotonic() - self._started) * 1e3),
+            "age": int((monotonic_s() - self._started) * 1e3),
             "metadata_age": int(_number(whole, "metadata-age") * 1e3),
             "batchsize": {"avg": int(_number(whole, "batch-size-avg")), "max": int(_number(whole, "batch-size-max"))},
             "txmsgs": _whole(values, "record-send-total"),

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Self
 
 from kafkaprod import Producer
 from kafkaprod import errors as ours
+from kafkaprod.clock import monotonic_s
 from kafkaprod.compat.kafka_python import options
 from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalStateError, KafkaTimeoutError, translate
 from kafkaprod.compat.kafka_python.partitioner import adapt
@@ -71,13 +72,13 @@ class KafkaProducer:
     def _connect(self) -> None:
         """Wait until the cluster can be reached; raise NoBrokersAvailable after the bootstrap timeout."""
         limit_ms = self.config.get("api_version_auto_timeout_ms") or self.config["bootstrap_timeout_ms"]
-        deadline = time.monotonic() + limit_ms / 1000
+        deadline = monotonic_s() + limit_ms / 1000
         while True:
             try:
                 with _theirs():
-                    return self._producer.check(max(deadline - time.monotonic(), 0.001))
+                    return self._producer.check(max(deadline - monotonic_s(), 0.001))
             except Exception as error:
-                is_over = time.monotonic() + _CONNECT_RETRY_S >= deadline
+                is_over = monotonic_s() + _CONNECT_RETRY_S >= deadline
                 if is_over or not getattr(error, "retriable", False):
                     raise
             time.sleep(_CONNECT_RETRY_S)
