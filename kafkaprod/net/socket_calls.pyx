@@ -11,6 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.machine.gil_turns cimport have_gil, want_gil
 from kafkaprod._core.machine.waking cimport Waiter, WaitState, wake_state
@@ -38,6 +39,7 @@ cdef extern from "kafkaprod/net/socket_calls.h" nogil:
 
 cdef enum:
     MOST_BUFFERS = 1024     # IOV_MAX of Linux and macOS: most buffers one sendmsg takes
+    FEW_BUFFERS = 32        # of these the views are on the stack: 3 KiB of it, of a thread that may have 64
     SMALL_WRITE = 16384     # bytes that are copied sooner than the GIL is handed over
     MOST_WAKES = 16         # threads that one wait wakes after it has released the GIL
 
@@ -97,15 +99,25 @@ def send(int fd, buffers not None):
 
 cdef int64_t send_buffers(int fd, buffers) except -1:
     """Do as `send`."""
-    cdef Py_buffer[MOST_BUFFERS] views
-    cdef iovec[MOST_BUFFERS] vectors
+    cdef Py_buffer[FEW_BUFFERS] few_views
+    cdef iovec[FEW_BUFFERS] few_vectors
+    cdef Py_buffer *views = few_views
+    cdef iovec *vectors = few_vectors
+    cdef Py_ssize_t room = min(len(buffers), <Py_ssize_t>MOST_BUFFERS)
+    cdef void *memory = NULL
     cdef int count = 0
     cdef int64_t total = 0
     cdef int64_t sent = 0
     cdef int error = 0
+    if room > FEW_BUFFERS:
+        memory = malloc(<size_t>room * (sizeof(Py_buffer) + sizeof(iovec)))
+        if memory is NULL:
+            raise MemoryError
+        views = <Py_buffer *>memory
+        vectors = <iovec *>(views + room)
     try:
         for buffer in buffers:
-            if count == MOST_BUFFERS:
+            if count == room:
                 break
             PyObject_GetBuffer(buffer, &views[count], PyBUF_SIMPLE)
             vectors[count].iov_base = views[count].buf
@@ -123,6 +135,7 @@ cdef int64_t send_buffers(int fd, buffers) except -1:
         while count > 0:
             count -= 1
             PyBuffer_Release(&views[count])
+        free(memory)
     if sent == 0 and error != 0 and error != EAGAIN:
         raise OSError(error, strerror(error))
     return sent
