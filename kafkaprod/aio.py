@@ -92,9 +92,7 @@ class AsyncProducer(Hosted):
         self._blocks = BlockIntake(self._intake, self._host)
         self._transaction_calls = TransactionCalls(self._host)
         intake = self._intake
-        self._path = RecordSender(
-            self._engine.accumulator, intake.send_blocking, self._engine.hooks, intake.send_hooked
-        )
+        self._path = RecordSender(self._engine.accumulator, intake.send_blocking, self._host.hooks, intake.send_hooked)
         self._host.start(self)
 
     async def send(
@@ -229,7 +227,7 @@ class AsyncProducer(Hosted):
     @property
     def config(self) -> ProducerConfig:
         """The effective configuration."""
-        return self._engine.config
+        return self._host.config
 
     def node_states(self) -> dict[int, NodeHealth]:
         """Producer.node_states()."""

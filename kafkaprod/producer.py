@@ -93,7 +93,7 @@ class Producer(Hosted, RecordSender):
         self._blocks = BlockIntake(self._intake, self._host)
         self._transaction_calls = TransactionCalls(self._host)
         intake = self._intake
-        RecordSender.__init__(self, engine.accumulator, intake.send_blocking, engine.hooks, intake.send_hooked)
+        RecordSender.__init__(self, engine.accumulator, intake.send_blocking, self._host.hooks, intake.send_hooked)
         self._host.start(self)
 
     # -- blocks of records ---------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class Producer(Hosted, RecordSender):
     @property
     def config(self) -> ProducerConfig:
         """The effective configuration."""
-        return self._engine.config
+        return self._host.config
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the topic's partition numbers, waiting for its metadata up to max_block_ms.

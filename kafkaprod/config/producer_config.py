@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import logging
@@ -24,6 +25,7 @@ OPTIONS: Final[Mapping[str, Option]] = options_of(ProducerOptions)
 _SPELLINGS: Final = Spellings(OPTIONS)
 
 logger = logging.getLogger("kafkaprod.config")
+HOOK_OPTIONS: Final = ("key_serializer", "value_serializer", "partitioner")
 _DERIVED_ID_CHARACTERS: Final = 255
 _BATCH_OVERHEAD_BYTES: Final = 1024  # its header, its memory's, and rounding
 _producer_numbers = itertools.count(1)
@@ -111,6 +113,26 @@ class ProducerConfig(ProducerOptions):
             if getattr(self, option.name) != option.default
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def without_hooks(config: ProducerConfig) -> ProducerConfig:
+    """Return the options without the user's code that runs where records are sent."""
+    if all(getattr(config, name) == OPTIONS[name].default for name in HOOK_OPTIONS):
+        return config
+    return _with_values(config, {name: OPTIONS[name].default for name in HOOK_OPTIONS})
+
+
+def with_hooks(config: ProducerConfig, source: ProducerConfig) -> ProducerConfig:
+    """Return the options with the user's code of another configuration."""
+    return _with_values(config, {name: getattr(source, name) for name in HOOK_OPTIONS})
+
+
+def _with_values(config: ProducerConfig, values: Mapping[str, Any]) -> ProducerConfig:
+    """Return a copy with other values, which are not checked."""
+    changed = copy.copy(config)
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
 
 
 def merge_options(*layers: Mapping[str, object]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from kafkaprod._core.requests.drain import Drain
 from kafkaprod._core.requests.settlement import incomplete_batches, oldest_created_ms
 from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
+from kafkaprod.config.producer_config import without_hooks
 from kafkaprod.config.secret import Secret
 from kafkaprod.engine.batchings import Batchings
 from kafkaprod.engine.loop import Sender
@@ -92,13 +93,13 @@ class Engine:
         cluster_id: str | None = None,
     ) -> None:
         _check_support(config)
-        self.config = config
+        self._hooks, self._given_config = Hooks.from_config(config), config
+        config = self.config = without_hooks(config)
         self._unseen_failures_level = unseen_failures_level
         self.clock = clock
         self._random = random
         self.ledger = FailureLedger()
         self.guard = WaitGuard()
-        self.hooks = Hooks.from_config(config)
         self.metrics = ProducerMetrics(
             config.client_id,
             kafkaprod.__version__,
@@ -128,6 +129,16 @@ class Engine:
         self.lost: tuple[int, Exception | None] = (0, None)  # records that failed unseen, once it is; the first's error
         self._end_waiters: list[Callable[[], None]] = []
         self.node_pool.set_bootstrap(config.bootstrap_servers)
+
+    def take_hooks(self) -> tuple[Hooks, ProducerConfig]:
+        """Return the user's code, and the options with it; once, for who calls it.
+
+        The sender thread holds the engine. A serializer may be a method of the object that has the producer: if the
+        engine held it, a producer that is forgotten together with its owner would never end.
+        """
+        hooks, config = self._hooks, self._given_config
+        del self._hooks, self._given_config
+        return hooks, config
 
     def _make_accumulator(self, *, may_split: bool) -> Accumulator:
         accumulator = Accumulator(

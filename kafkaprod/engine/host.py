@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from kafkaprod.clock import monotonic_ns, monotonic_s
+from kafkaprod.config import ProducerConfig
+from kafkaprod.config.producer_config import with_hooks
 from kafkaprod.engine.engine import Engine
 from kafkaprod.engine.flushes import Flush
 from kafkaprod.engine.purges import Purge
@@ -43,10 +45,15 @@ class EngineHost:
 
     Args:
         engine: Not started; `start` does that.
+
+    Attributes:
+        hooks: The user's code.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.hooks, self._config = engine.take_hooks()
+        self._engine_config = engine.config  # as it was when `_config` was made
         self._guard = engine.guard
         self._sender = engine.sender
         self._is_closed = False
@@ -70,6 +77,14 @@ class EngineHost:
             raise
         self._finalizer = weakref.finalize(owner, _on_dropped, self.engine)
         self._finalizer.atexit = False
+
+    @property
+    def config(self) -> ProducerConfig:
+        """The effective configuration, with the user's code that the engine does not have."""
+        current = self.engine.config
+        if current is not self._engine_config:  # other credentials were set
+            self._config, self._engine_config = with_hooks(current, self._config), current
+        return self._config
 
     @property
     def is_closed(self) -> bool:

@@ -80,7 +80,7 @@ class BlockIntake:
         self._host = host
         self._accumulator = intake.accumulator
         self._clock = host.engine.clock
-        self._hooks = host.engine.hooks
+        self._hooks = host.hooks
         self._tap: Tap | None = None
 
     def tapped(self, tap: Tap) -> BlockIntake:

@@ -81,7 +81,7 @@ class Intake:
         self.accumulator = engine.accumulator
         self._engine = engine
         self._clock = engine.clock
-        self._hooks = engine.hooks
+        self._hooks = host.hooks
         self._max_block_ms = engine.config.max_block_ms
         self._can_wait_for_memory = engine.config.buffer_full_policy in ("block", "isolate")
         self.drops = Drops(engine) if engine.config.buffer_full_policy == "drop" else None

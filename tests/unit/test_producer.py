@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -338,3 +340,46 @@ def test_reporter_that_fails_is_logged_and_the_producer_goes_on(
     producer.close(0)
     assert "the metrics reporter" in caplog.text
     assert "Broken does not start" in caplog.text
+
+
+class Owner:
+    """An object whose methods its producer was given."""
+
+    def __init__(self, **options: Any) -> None:
+        hooks = {"value_serializer": self.encode, "partitioner": self.choose} | options
+        self.producer = Producer(bootstrap_servers="127.0.0.1:1", **hooks)
+
+    def encode(self, value: Any) -> bytes:
+        return bytes(value)
+
+    def choose(self, topic: str, key: Any, value: Any, partition_count: int, available: Sequence[int]) -> int:
+        return 0
+
+
+def test_a_producer_with_methods_of_its_owner_ends_with_its_owner() -> None:
+    before = set(_running)
+    owner = Owner(key_serializer=lambda key: bytes(key))
+    (engine,) = set(_running) - before
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+    assert engine.wait_end(10)
+
+
+def test_the_configuration_has_the_users_code_also_after_new_credentials(make: MakeProducer) -> None:
+    def encode(value: Any) -> bytes:
+        return bytes(value)
+
+    producer = make(
+        value_serializer=encode,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username="ann",
+        sasl_plain_password="old",
+    )
+    assert producer.config.value_serializer is encode
+    producer.set_sasl_credentials("bob", "new")
+    assert producer.config.value_serializer is encode
+    assert producer.config.sasl_plain_username == "bob"
+    assert producer.config is producer.config
