@@ -47,7 +47,7 @@ transaction), and `context`, a dict with any of topic, partition, node, api, cor
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from kafkaprod.text import printable as printable  # its public place for the rest of the package
 
@@ -91,8 +91,13 @@ class KafkaError(Exception):
         self.context: dict[str, Any] = context
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {name: value for name, value in self.__dict__.items() if name != "result"}  # it belongs to a producer
-        return type(self), self.args, state
+        return type(self), self.args, self.__dict__
+
+    def __copy__(self) -> Self:
+        return copy_to_raise(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return copy_to_raise(self)  # with the same `result`, which belongs to a producer
 
 
 AnyError = TypeVar("AnyError", bound=BaseException)

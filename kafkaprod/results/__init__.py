@@ -1,6 +1,7 @@
 """The outcome of records, and waiting for it.
 
 block        the outcome of a block of rows; imports NumPy
+snapshot     the outcomes of rows in another process; imports NumPy
 shown        the outcome of many rows as a table in HTML, for notebooks; imports NumPy
 batch        the outcome of a batch, and the failures that the program has not seen
 write        the outcome of a write that happens once

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
+from kafkaprod.clock import seconds_of
 from kafkaprod.errors import ForkedProducerError, IllegalStateError, copy_to_raise
 from kafkaprod.results.record_wait import await_record, call_in_loop, forget_in_loop, loop_waiter
 
@@ -109,6 +110,7 @@ class BatchCompletion(BatchResult):
 
         Raises: IllegalStateError, ForkedProducerError where it could never become known while waiting.
         """
+        timeout = seconds_of(timeout)
         if self.guard is not None and timeout != 0:
             self.guard.check()
         waiter = Waiter()

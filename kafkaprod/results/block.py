@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from kafkaprod.errors import broker_code, copy_to_raise
 from kafkaprod.results.batch import BatchCompletion
 from kafkaprod.results.rows import Deadline, RowsResult
 from kafkaprod.results.shown import outcome_table
+from kafkaprod.results.snapshot import rows_as_they_are
 from kafkaprod.text import counted
 
 CLIENT_ERROR: Final = -2  # in BlockResult.error_codes: an error that is not a broker's code; see BlockResult.errors
@@ -47,6 +48,9 @@ class BlockResult(RowsResult):
     def _repr_html_(self) -> str:
         codes = self.error_codes
         return outcome_table(repr(self), self.partitions, self.offsets, (codes != 0) & (codes != PENDING))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rows_as_they_are(self)
 
     def refuse_rest(self, error: Exception) -> BlockResult:
         """Give the rows that are not queued this error, and return the object."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkaprod.clock import monotonic_s
+from kafkaprod.clock import monotonic_s, seconds_of
 from kafkaprod.text import counted
 
 if TYPE_CHECKING:
@@ -160,7 +160,8 @@ class Deadline:
 
     def __init__(self, timeout: float | None) -> None:
         self._clock = monotonic_s
-        self._end = None if timeout is None else self._clock() + timeout
+        seconds = seconds_of(timeout)
+        self._end = None if seconds is None else self._clock() + seconds
 
     def remaining(self) -> float | None:
         """Return the seconds that are left, at least 0; None if there is no end."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kafkaprod.results.block import PENDING, BlockResult
 from kafkaprod.results.rows import Deadline, RowsResult
 from kafkaprod.results.shown import outcome_table
+from kafkaprod.results.snapshot import rows_as_they_are
 
 RowNumbers = range | NDArray[np.int64]
 
@@ -43,6 +44,9 @@ class TableResult(RowsResult):
     def _repr_html_(self) -> str:
         codes = self.error_codes
         return outcome_table(repr(self), self.partitions, self.offsets, (codes != 0) & (codes != PENDING))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rows_as_they_are(self)
 
     @property
     def calls_in_loop(self) -> bool:
