@@ -34,29 +34,35 @@ _refuse_unbuilt_tree(__path__[0])
 
 if typing.TYPE_CHECKING:
     from kafkaprod._core.columns.columns import Column, Headers
+    from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.aio import AsyncProducer
     from kafkaprod.config import ProducerConfig
     from kafkaprod.errors import KafkaError
+    from kafkaprod.marks.calls import WriteBlock
     from kafkaprod.producer import Producer
     from kafkaprod.results.batch import DeliveryFuture
     from kafkaprod.results.block import BlockResult
     from kafkaprod.structs import RecordMetadata, TopicPartition
-    from kafkaprod.tables import AvroRows, JsonRows, TableResult
+    from kafkaprod.tables import AvroRows, JsonRows, Named, TableResult, ValueSpec
 
 __all__ = [
     "AsyncProducer",
     "AvroRows",
     "BlockResult",
+    "ClusterInfo",
     "Column",
     "DeliveryFuture",
     "Headers",
     "JsonRows",
     "KafkaError",
+    "Named",
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
     "TableResult",
     "TopicPartition",
+    "ValueSpec",
+    "WriteBlock",
     "__version__",
 ]
 
@@ -64,25 +70,31 @@ _MODULES = {
     "AsyncProducer": "aio",
     "AvroRows": "tables",
     "BlockResult": "results.block",
+    "ClusterInfo": "admin.cluster",
     "Column": "_core.columns.columns",
     "DeliveryFuture": "results.batch",
     "Headers": "_core.columns.columns",
     "JsonRows": "tables",
     "KafkaError": "errors",
+    "Named": "tables",
     "Producer": "producer",
     "ProducerConfig": "config",
     "RecordMetadata": "structs",
     "TableResult": "tables",
     "TopicPartition": "structs",
+    "ValueSpec": "tables",
+    "WriteBlock": "marks.calls",
 }
 
 
-def __getattr__(name: str) -> typing.Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+if not typing.TYPE_CHECKING:  # which would take any name for one of the package
+
+    def __getattr__(name):
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

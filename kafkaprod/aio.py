@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
+import kafkaprod  # whose names of what is seldom used are loaded when type hints are looked at
 from kafkaprod._core.queues.send_path import RecordSender
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
@@ -35,7 +36,6 @@ from kafkaprod.text import plain_text
 
 if TYPE_CHECKING:
     from kafkaprod._core.records.record_arguments import _Headers
-    from kafkaprod.admin.cluster import ClusterInfo
     from kafkaprod.marks.calls import WriteCalls
 else:  # what looks at type hints finds a name
     _Headers = Any
@@ -192,6 +192,10 @@ class AsyncProducer(Hosted):
         """Producer.close without blocking the event loop."""
         await _run(self._host.close(timeout, _TaskWaiter))
 
+    async def aclose(self) -> None:
+        """Close as `close` does, for contextlib.aclosing()."""
+        await self.close()
+
     async def start(self, timeout: float = 10.0) -> Self:
         """Raise what keeps this producer from the cluster, as Producer.check; return the producer.
 
@@ -203,12 +207,12 @@ class AsyncProducer(Hosted):
         await _in_thread(lambda: check_cluster(self.config, timeout))
         return self
 
-    async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
+    async def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> kafkaprod.ClusterInfo:
         """Producer.list_topics without blocking the event loop."""
         self._host.check_usable()
         names = [plain_text(topics)] if isinstance(topics, str) else topics
 
-        def describe() -> ClusterInfo:
+        def describe() -> kafkaprod.ClusterInfo:
             from kafkaprod.admin.cluster import describe_cluster
 
             return describe_cluster(self.config, names, timeout)

@@ -19,7 +19,10 @@ from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 NEVER_MS: Final = 1 << 62  # a delay or a time that does not come; sums of two do not leave 64 bits
 
 LONGEST_S: Final = 1e9  # a wait without an end
-_MONOTONIC: Final = time.CLOCK_UPTIME_RAW if sys.platform == "darwin" else time.CLOCK_MONOTONIC
+if sys.platform == "darwin":
+    _MONOTONIC = time.CLOCK_UPTIME_RAW
+else:
+    _MONOTONIC = time.CLOCK_MONOTONIC
 
 
 def monotonic_ns() -> int:

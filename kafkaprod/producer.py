@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
+import kafkaprod  # whose names of what is seldom used are loaded when type hints are looked at
 from kafkaprod._core.columns.columns import Headers
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.send_path import RecordSender
@@ -32,13 +33,8 @@ from kafkaprod.threads import importing
 
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
-# They need NumPy, which takes longer to import than all the rest.
 if TYPE_CHECKING:
-    from kafkaprod.admin.cluster import ClusterInfo
-    from kafkaprod.marks.calls import WriteBlock, WriteCalls, WritingProducer
-    from kafkaprod.results.block import BlockResult
-    from kafkaprod.tables import Named, TableResult, ValueSpec
-
+    from kafkaprod.marks.calls import WriteCalls, WritingProducer
 
 Verify = Literal["content", "count", "none"]
 
@@ -110,7 +106,7 @@ class Producer(Hosted, RecordSender):
         *,
         write_id: str | None = None,
         verify: Verify = "content",
-    ) -> BlockResult:
+    ) -> kafkaprod.BlockResult:
         """Queue a list of records; one result for all of them.
 
         Serializers and the partitioner see them, interceptors see the block.
@@ -135,7 +131,9 @@ class Producer(Hosted, RecordSender):
         """
         arguments = (topic, values, keys, headers, timestamps_ms, partitions, partition)
         if write_id is not None:
-            result: BlockResult = self._writes.call("send_many", arguments, {"write_id": write_id, "verify": verify})
+            result: kafkaprod.BlockResult = self._writes.call(
+                "send_many", arguments, {"write_id": write_id, "verify": verify}
+            )
             return result
         return run(self._blocks.send_many(*arguments))
 
@@ -152,7 +150,7 @@ class Producer(Hosted, RecordSender):
         *,
         write_id: str | None = None,
         verify: Verify = "content",
-    ) -> BlockResult:
+    ) -> kafkaprod.BlockResult:
         """Queue columns of bytes without making an object per record.
 
         The partitioner sees them, if one is configured, interceptors see the block; serializers do not.
@@ -171,7 +169,9 @@ class Producer(Hosted, RecordSender):
         """
         arguments = (topic, value, key, headers, timestamps_ms, partitions, partition, row_count)
         if write_id is not None:
-            result: BlockResult = self._writes.call("send_columns", arguments, {"write_id": write_id, "verify": verify})
+            result: kafkaprod.BlockResult = self._writes.call(
+                "send_columns", arguments, {"write_id": write_id, "verify": verify}
+            )
             return result
         return run(self._blocks.send_columns(*arguments))
 
@@ -180,16 +180,16 @@ class Producer(Hosted, RecordSender):
         topic: str | None,
         data: Any,
         *,
-        value: ValueSpec = "value",
-        key: ValueSpec = None,
+        value: kafkaprod.ValueSpec = "value",
+        key: kafkaprod.ValueSpec = None,
         headers: Any = None,
-        timestamp: str | Named | int | None = None,
-        partition: str | Named | int | None = None,
+        timestamp: str | kafkaprod.Named | int | None = None,
+        partition: str | kafkaprod.Named | int | None = None,
         topic_column: str | None = None,
         columns: Sequence[str] | None = None,
         write_id: str | None = None,
         verify: Verify = "content",
-    ) -> TableResult:
+    ) -> kafkaprod.TableResult:
         """Queue every row of a table as a record.
 
         The partitioner sees them, if one is configured, interceptors see the block; serializers do not.
@@ -224,7 +224,7 @@ class Producer(Hosted, RecordSender):
         options |= {"partition": partition, "topic_column": topic_column, "columns": columns}
         if write_id is not None:
             options |= {"write_id": write_id, "verify": verify}
-            result: TableResult = self._writes.call("send_table", (topic, data), options)
+            result: kafkaprod.TableResult = self._writes.call("send_table", (topic, data), options)
             return result
         return run(self._blocks.send_table(topic, data, **options))
 
@@ -297,11 +297,11 @@ class Producer(Hosted, RecordSender):
     def transaction(self) -> TransactionBlock[Self]: ...
 
     @overload
-    def transaction(self, *, write_id: str, verify: Verify = "content") -> WriteBlock: ...
+    def transaction(self, *, write_id: str, verify: Verify = "content") -> kafkaprod.WriteBlock: ...
 
     def transaction(
         self, *, write_id: str | None = None, verify: Verify = "content"
-    ) -> TransactionBlock[Self] | WriteBlock:
+    ) -> TransactionBlock[Self] | kafkaprod.WriteBlock:
         """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
 
         with producer.transaction():
@@ -398,7 +398,7 @@ class Producer(Hosted, RecordSender):
         self._host.check_usable()
         _cluster_calls().check_cluster(self.config, timeout)
 
-    def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> ClusterInfo:
+    def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> kafkaprod.ClusterInfo:
         """Return the cluster's brokers and topics, on a connection of its own; no topic is created.
 
         Args:
@@ -408,7 +408,7 @@ class Producer(Hosted, RecordSender):
         """
         self._host.check_usable()
         names = [plain_text(topics)] if isinstance(topics, str) else topics
-        found: ClusterInfo = _cluster_calls().describe_cluster(self.config, names, timeout)
+        found: kafkaprod.ClusterInfo = _cluster_calls().describe_cluster(self.config, names, timeout)
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:

@@ -5,16 +5,15 @@ They fail as soon as every bootstrap server has failed once, so that a wrong add
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import TopicInfo, topic_info
-from kafkaprod.clock import monotonic_s
+from kafkaprod.clock import LONGEST_S, monotonic_s, seconds_of
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import AuthenticationError, BootstrapError, InvalidRecordError, KafkaError
+from kafkaprod.errors import AuthenticationError, BootstrapError, KafkaError
 from kafkaprod.protocol.error_codes import error_for
 from kafkaprod.structs import Node
 
@@ -66,9 +65,8 @@ def check_cluster(config: ProducerConfig, timeout: float = CHECK_TIMEOUT_S) -> N
 
 
 def _timeout_ms(timeout: float) -> int:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-        raise InvalidRecordError(f"timeout={timeout!r} must be a number of seconds above 0")
-    return max(int(timeout * 1000), 1)
+    seconds = seconds_of(timeout)
+    return int(LONGEST_S * 1000) if seconds is None else max(int(seconds * 1000), 1)
 
 
 def describe_cluster(config: ProducerConfig, topics: list[str] | None, timeout: float = CHECK_TIMEOUT_S) -> ClusterInfo:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
@@ -346,18 +347,34 @@ class Engine:
 
     def describe_work(self) -> str:
         """Describe what the sender thread runs now: a delivery callback, or code of this package. Thread-safe."""
+        place = self._working_frame()
+        return "nothing: the thread has ended" if place is None else _name_of(place)
+
+    def describe_callback(self) -> str | None:
+        """Describe the delivery callback that the sender thread runs now; None: it runs none. Thread-safe."""
+        place = self._working_frame()
+        return None if place is None or _is_ours(place) else _name_of(place)
+
+    def _working_frame(self) -> FrameType | None:
+        """Return the outermost function that we called on the sender thread, else its innermost one."""
         frame = sys._current_frames().get(self.guard.thread_id or 0)
         place = frame
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] != "kafkaprod":
-            place, frame = frame, frame.f_back  # the outermost function that we called
-        if place is None:
-            return "nothing: the thread has ended"
-        return f"{place.f_code.co_qualname}() in {place.f_code.co_filename}:{place.f_lineno}"
+        while frame is not None and not _is_ours(frame):
+            place, frame = frame, frame.f_back
+        return place
 
     def after_fork_in_child(self) -> None:
         """Mark the engine as unusable in a child process, which has no sender thread; touch nothing of the parent's."""
         self.guard.is_forked = True
         self.accumulator.abandon()
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "kafkaprod"
+
+
+def _name_of(frame: FrameType) -> str:
+    return f"{frame.f_code.co_qualname}() in {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _check_support(config: ProducerConfig) -> None:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from kafkaprod.clock import monotonic_ns, monotonic_s
+from kafkaprod.clock import monotonic_ns, monotonic_s, seconds_of
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.producer_config import with_hooks
 from kafkaprod.engine.engine import Engine
@@ -140,15 +140,16 @@ class EngineHost:
     def flush(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Send everything at once and wait for its outcomes and callbacks, as steps."""
         self.check_usable()
+        limit_s = seconds_of(timeout)
         if self.is_in_callback:
             raise IllegalStateError("flush() inside a delivery callback would wait for itself")
-        holders.hand_over_to(self._owner(), timeout)
+        holders.hand_over_to(self._owner(), limit_s)
         engine = self.engine
         if engine.sender.parking:
-            end_s = None if timeout is None else monotonic_s() + timeout
-            if not (yield from engine.sender.parking.settled(timeout, make_waiter)):
+            end_s = None if limit_s is None else monotonic_s() + limit_s
+            if not (yield from engine.sender.parking.settled(limit_s, make_waiter)):
                 raise TimeoutError(f"{counted(len(engine.sender.parking), 'record')} wait for metadata of their topics")
-            timeout = None if end_s is None else max(end_s - monotonic_s(), 0)
+            limit_s = None if end_s is None else max(end_s - monotonic_s(), 0)
         if engine.accumulator.unpublished_batch_count > 0:
             waiter = make_waiter()
             started_ns = monotonic_ns()
@@ -156,11 +157,11 @@ class EngineHost:
             try:
                 engine.sender.add_flush(flush)
                 waiter.start_with(engine.node_pool.wakeup)
-                is_over = yield waiter, timeout
+                is_over = yield waiter, limit_s
             finally:
                 flush.is_over = True
                 engine.metrics.add_time("flush", monotonic_ns() - started_ns)
-            if not is_over:
+            if not is_over and engine.accumulator.unpublished_batch_count > 0:
                 raise self._flush_timed_out(timeout)
         count, error = engine.ledger.take()
         if count:
@@ -169,10 +170,12 @@ class EngineHost:
             ) from error
 
     def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
-        count = self.engine.accumulator.incomplete_batch_count
-        if count:
+        engine = self.engine
+        count = engine.accumulator.incomplete_batch_count
+        work = engine.describe_callback()
+        if count or work is None:  # without a callback its last batches get their outcomes just now
+            count = max(count, engine.accumulator.unpublished_batch_count, 1)
             return TimeoutError(f"no outcome of {counted(count, 'batch', 'batches')} after {timeout} s of flush()")
-        work = self.engine.describe_work()
         return TimeoutError(
             f"flush() timed out after {timeout} s: all batches are settled, but callbacks are still running: {work}"
         )
@@ -191,14 +194,15 @@ class EngineHost:
 
     def close(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
         """Refuse records, deliver those queued, and wait for the end of the thread, as steps."""
+        seconds = seconds_of(timeout)
         if not self.is_closed and not self.is_in_callback:
-            holders.hand_over_to(self._owner(), timeout)
-        if not self._begin_close(timeout):
+            holders.hand_over_to(self._owner(), seconds)
+        if not self._begin_close(seconds):
             return
         engine = self.engine
         waiter = make_waiter()
         with engine.end_waiter(waiter.wake):
-            limit_s = None if timeout is None else max(timeout, 0) + CLOSE_GRACE_S
+            limit_s = None if seconds is None else seconds + CLOSE_GRACE_S
             is_over = engine.is_ended or (yield waiter, limit_s)
         if not is_over:
             raise TimeoutError(
@@ -219,7 +223,7 @@ class EngineHost:
         self._is_closed = True
         if self._finalizer is not None:
             self._finalizer.detach()
-        limit_ms = MAX_CLOSE_MS if timeout is None else int(min(timeout * 1000, MAX_CLOSE_MS))
+        limit_ms = MAX_CLOSE_MS if timeout is None else int(timeout * 1000)
         self.engine.sender.close(self.engine.clock.now_ms() + (0 if self.is_in_callback else limit_ms))
         return not self.is_in_callback
 

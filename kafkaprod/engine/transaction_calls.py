@@ -5,17 +5,16 @@ A call that is interrupted, cancelled or timed out continues in the cluster; the
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkaprod._core.machine.waking import Waiter
-from kafkaprod.clock import monotonic_ns
+from kafkaprod.clock import monotonic_ns, seconds_of
 from kafkaprod.engine.host import EngineHost
 from kafkaprod.engine.steps import MakeWaiter, Steps, run
-from kafkaprod.errors import BootstrapError, IllegalStateError, InvalidRecordError, KafkaError
+from kafkaprod.errors import BootstrapError, IllegalStateError, KafkaError
 from kafkaprod.metrics.producer_metrics import Timer
 
 # A producer without transactions does not load their messages.
@@ -137,11 +136,10 @@ class TransactionCalls:
             raise IllegalStateError("a transaction call inside a delivery callback would wait for itself")
 
     def _limit_s(self, timeout: float | None) -> float:
-        if timeout is None:
+        seconds = seconds_of(timeout)
+        if seconds is None:
             return min(self._engine.config.max_block_ms / 1000, MAX_WAIT_S)
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
-            raise InvalidRecordError(f"timeout={timeout!r} must be a number of seconds, at least 0, or None")
-        return min(timeout, MAX_WAIT_S)
+        return min(seconds, MAX_WAIT_S)
 
     def is_open(self, number: int) -> bool:
         """Whether transaction `number` is still open, so that it can be committed or aborted."""
