@@ -43,10 +43,12 @@ __all__ = ["EmbeddedBroker", "EmbeddedCluster"]
 _MODULES = {"EmbeddedBroker": "embedding.embedded", "EmbeddedCluster": "embedding.cluster"}
 
 
-def __getattr__(name: str) -> typing.Any:
-    # Loaded when first used: the broker's own process needs neither.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+if not typing.TYPE_CHECKING:  # which would take any name for one of the package
+
+    def __getattr__(name):
+        # Loaded when first used: the broker's own process needs neither.
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value

@@ -78,10 +78,13 @@ class _Installed:
         """Put the classes of a client in place, once."""
         if client not in self._swaps:
             package = importlib.import_module(_PACKAGES[client])
-            swaps = self._swaps[client] = [swap for place in _PLACES[client] for swap in _swaps_of(place)]
+            swaps = [swap for place in _PLACES[client] for swap in _swaps_of(place)]
+            version = getattr(package, "__version__", "")
+            if not swaps:
+                raise ImportError(_nothing_found(client, version))
+            self._swaps[client] = swaps
             for swap in swaps:
                 setattr(swap.module, swap.name, swap.ours)
-            version = getattr(package, "__version__", "")
             logger.info("%s: in place are %s", printable(f"{client} {version}"), printable(", ".join(_names(swaps))))
             _warn_of_early_users(package.__name__, {swap.theirs for swap in swaps})
         return _names(self._swaps[client])
@@ -112,7 +115,7 @@ def install(client: Client) -> list[str]:
         The names that are this engine's now, such as "confluent_kafka.Producer".
 
     Raises:
-        ImportError: The client is not installed.
+        ImportError: The client is not installed, or this version of it has no producer where others have it.
         ValueError: There is no interface of such a client.
     """
     _check(client)
@@ -150,6 +153,14 @@ def _swaps_of(place: _Place) -> list[_Swap]:
         return []
     ours = getattr(importlib.import_module(place.ours), place.name)
     return [_Swap(module, place.name, ours, theirs) for module, theirs in found if isinstance(theirs, type)]
+
+
+def _nothing_found(client: str, version: str) -> str:
+    places = "; ".join(f"{place.name} in {', '.join(place.modules)}" for place in _PLACES[client])
+    return (
+        f"{_PACKAGES[client]} {version} has no producer to put this engine's in place of; looked for {places}. Import "
+        f"{_HERE}.{client} instead, or install a version that has it"
+    )
 
 
 def _names(swaps: list[_Swap]) -> list[str]:

@@ -255,14 +255,21 @@ class Choice:
     Attributes:
         names: The names, as they are kept.
         synonyms: Other values that stand for one of them.
+        advice: By names of other clients, what to use instead.
     """
 
-    __slots__ = ("names", "synonyms")
+    __slots__ = ("advice", "names", "synonyms")
     type_name = "name"
 
-    def __init__(self, names: tuple[str, ...], synonyms: Mapping[object, str] | None = None) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        synonyms: Mapping[object, str] | None = None,
+        advice: Mapping[object, str] | None = None,
+    ) -> None:
         self.names = names
         self.synonyms = synonyms or {}
+        self.advice = advice or {}
 
     @property
     def allowed(self) -> str:
@@ -275,6 +282,8 @@ class Choice:
                 return name
         if isinstance(folded, str | int | None) and folded in self.synonyms:
             return self.synonyms[folded]
+        if isinstance(folded, str) and folded in self.advice:
+            raise MalformedError(self.advice[folded])
         raise ValueError(value)
 
     def show(self, value: str) -> str:

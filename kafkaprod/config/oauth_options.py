@@ -85,7 +85,7 @@ class OAuthOptions(ConnectionOptions):
     )
     sasl_oauthbearer_metadata_authentication_type: str = _OAUTH.option(
         "none",
-        Choice(("none", "azure_imds")),
+        Choice(("none", "azure_imds"), advice={"aws_iam": "use sasl_mechanism=AWS_MSK_IAM"}),
         LOW,
         "`azure_imds` gets tokens from the metadata service of an Azure machine, by the query that "
         "`sasl_oauthbearer_config` holds: `query=api-version=...&resource=...`.",

@@ -86,5 +86,10 @@ class Spellings:
     def _suggest(self, spelling: object) -> str:
         wanted = str(spelling).lower().replace(".", "_").replace("-", "_")
         names = {name.replace(".", "_"): target.option.name for name, target in self._targets.items()}
-        nearest = _get_close_matches()(wanted, names, n=1)
-        return f"; did you mean {names[nearest[0]]}?" if nearest else ""
+        return suggest(wanted, names)
+
+
+def suggest(wanted: str, names: Mapping[str, str]) -> str:
+    """Return a question for the name that was meant, of those by their spellings; "" if none is near."""
+    nearest = _get_close_matches()(wanted, names, n=1)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafkaprod.config.kinds import MalformedError, Translate
 from kafkaprod.config.option import Option, option_of
+from kafkaprod.config.spellings import suggest
 from kafkaprod.errors import ConfigError
 from kafkaprod.text import why_unsendable
 from kafkaprod.threads import importing
@@ -89,7 +90,9 @@ class TopicOptionsKind:
         for spelling, value in given.items():
             option, translate = self._targets.get(spelling) or (None, None)
             if option is None:
-                raise MalformedError(f"{place}: {_shown(spelling)} cannot differ by topic")
+                names = {name: target.name for name, (target, _) in self._targets.items()}
+                hint = suggest(str(spelling)[:_SHOWN_CHARACTERS], names)
+                raise MalformedError(f"{place}: {_shown(spelling)} cannot differ by topic{hint}")
             if option.name in values:
                 raise MalformedError(f"{place}: {option.name} is given twice")
             try:

@@ -265,3 +265,15 @@ except AttributeError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert "which is not installed" in done.stdout, done.stderr
+
+
+def test_a_client_without_a_producer_where_others_have_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", ModuleType("confluent_kafka"))
+    for name in [name for name in sys.modules if name.startswith("confluent_kafka.")]:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    for _ in range(2):
+        with pytest.raises(
+            ImportError, match=r"no producer .* looked for Producer in confluent_kafka, confluent_kafka\.c"
+        ):
+            install("confluent_kafka")
+    assert uninstall("confluent_kafka") == []

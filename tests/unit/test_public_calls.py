@@ -1,4 +1,4 @@
-"""What frameworks do with the public classes: look at type hints, give timeouts of all kinds, copy and pickle results."""
+"""What frameworks do with the public classes: type hints, timeouts of all kinds, copies, pickles."""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""An embedded broker or cluster as pytest fixtures: `pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]`.
+"""An embedded broker or cluster as pytest fixtures, which pytest finds by itself where the package is installed.
 
+It is loaded in every run of pytest there, so it loads nothing itself before a test uses one of the fixtures.
 The report of a test that failed shows the last records of its broker, or of its cluster, and the last changes of that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaprod.broker.embedding.cluster import EmbeddedCluster
-from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
+if TYPE_CHECKING:
+    from kafkaprod.broker import EmbeddedBroker, EmbeddedCluster
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +22,8 @@ def kafkaprod_broker() -> Iterator[EmbeddedBroker]:
 
     After each test its faults are cleared, and it is started again if it does not run.
     """
+    from kafkaprod.broker import EmbeddedBroker
+
     with EmbeddedBroker(auto_create_topics=True) as broker:
         yield broker
 
@@ -27,6 +31,8 @@ def kafkaprod_broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def kafkaprod_fresh_broker() -> Iterator[EmbeddedBroker]:
     """A broker for one test, which creates the topics that clients request."""
+    from kafkaprod.broker import EmbeddedBroker
+
     with EmbeddedBroker(auto_create_topics=True) as broker:
         yield broker
 
@@ -37,6 +43,8 @@ def kafkaprod_cluster() -> Iterator[EmbeddedCluster]:
 
     After each test the cluster is restored: links healed, faults cleared, brokers running and in sync.
     """
+    from kafkaprod.broker import EmbeddedCluster
+
     with EmbeddedCluster(brokers=3) as cluster:
         yield cluster
 
@@ -44,6 +52,8 @@ def kafkaprod_cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def kafkaprod_fresh_cluster() -> Iterator[EmbeddedCluster]:
     """Three brokers for one test."""
+    from kafkaprod.broker import EmbeddedCluster
+
     with EmbeddedCluster(brokers=3) as cluster:
         yield cluster
 
@@ -53,10 +63,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Undo what a test did to the session's broker and cluster, before its own fixtures end."""
     used = getattr(item, "funcargs", {})
     broker, cluster = used.get("kafkaprod_broker"), used.get("kafkaprod_cluster")
-    if isinstance(broker, EmbeddedBroker):
-        broker.restore()
-    if isinstance(cluster, EmbeddedCluster):
-        cluster.restore()
+    for member in (broker, cluster):
+        if _is_ours(member):
+            member.restore()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -67,13 +76,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.when != "call" or not report.failed:
         return
     for name, value in getattr(item, "funcargs", {}).items():
-        if isinstance(value, EmbeddedBroker | EmbeddedCluster) and value.is_running:
-            report.sections.append((f"last records of {name}", _last_records(value)))
-        if isinstance(value, EmbeddedCluster) and value.is_running:
+        if not _is_ours(value) or not value.is_running:
+            continue
+        report.sections.append((f"last records of {name}", _last_records(value)))
+        if hasattr(value, "last_changes"):
             report.sections.append((f"last changes of {name}", value.last_changes()))
 
 
+def _is_ours(value: object) -> bool:
+    """Return whether it is an embedded broker or cluster: where there is one, its module is loaded."""
+    places = (("embedded", "EmbeddedBroker"), ("cluster", "EmbeddedCluster"))
+    modules = ((sys.modules.get(f"kafkaprod.broker.embedding.{module}"), name) for module, name in places)
+    return any(module is not None and isinstance(value, getattr(module, name)) for module, name in modules)
+
+
 def _last_records(used: EmbeddedBroker | EmbeddedCluster) -> str:
+    from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+
     try:
         return used.last_records()
     except EmbeddedBrokerError as error:

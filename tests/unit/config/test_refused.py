@@ -86,3 +86,10 @@ def test_none_leaves_an_option_of_another_client_out() -> None:
     assert ProducerConfig.from_options({"bootstrap.servers": "a", **options}).bootstrap_servers == (("a", 9092),)
     with pytest.raises(ConfigError):
         ProducerConfig.from_options({"bootstrap.servers": "a", **dict.fromkeys(REFUSED_VALUES)})
+
+
+def test_librdkafkas_aws_iam_is_answered_with_our_name_of_it() -> None:
+    with pytest.raises(ConfigError, match="use sasl_mechanism=AWS_MSK_IAM"):
+        ProducerConfig.from_options(
+            {"bootstrap_servers": "h:1", "sasl.oauthbearer.metadata.authentication.type": "aws_iam"}
+        )

@@ -146,3 +146,8 @@ def test_defaults_that_depend_on_others_follow_topics() -> None:
 def test_largest_timeouts_are_in_no_conflict() -> None:
     most = 2**31 - 1
     assert config({"a": {"linger_ms": 5}}, request_timeout_ms=most, delivery_timeout_ms=most)
+
+
+def test_a_misspelt_option_of_a_topic_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(ConfigError, match=r"'lingerms' cannot differ by topic; did you mean linger_ms\?"):
+        ProducerConfig.from_options(bootstrap_servers="h:1", topic_options={"orders": {"lingerms": 5}})

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tomllib
+
 import pytest
+
+from tests.architecture.core_sources import ROOT
 
 pytest_plugins = ["pytester"]
 
 _TESTS = """
 import socket
+import subprocess
+import sys
+import tomllib
+
 import pytest
+
+from tests.architecture.core_sources import ROOT
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.faults import close, delay
 from kafkaprod.protocol.api_keys import ApiKey
@@ -65,3 +77,33 @@ def test_the_plugin_can_be_named_on_the_command_line(pytester: pytest.Pytester) 
     pytester.makepyfile("def test_a(kafkaprod_fresh_broker):\n    assert kafkaprod_fresh_broker.is_running\n")
     result = pytester.runpytest_subprocess("-p", "kafkaprod.broker.embedding.pytest_plugin")
     result.assert_outcomes(passed=1)
+
+
+def test_pytest_finds_the_plugin_by_itself_also_where_a_conftest_names_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A distribution of its own stands for the installed package, whose entry points are those of pyproject.toml."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        (entry,) = tomllib.load(file)["project"]["entry-points"]["pytest11"].items()
+    installed = pytester.mkdir("site") / "plugins-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{entry[0]} = {entry[1]}\n")
+    pytester.makepyfile("def test_a(kafkaprod_fresh_broker):\n    assert kafkaprod_fresh_broker.is_running\n")
+    monkeypatch.setenv("PYTHONPATH", str(installed.parent))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.makeconftest('pytest_plugins = ["kafkaprod.broker.embedding.pytest_plugin"]')
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_the_plugin_loads_neither_broker_nor_producer_before_a_test_uses_it() -> None:
+    program = (
+        "import sys, kafkaprod.broker.embedding.pytest_plugin\nprint(*(n for n in sys.modules if 'kafkaprod' in n))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == [
+        "kafkaprod",
+        "kafkaprod.broker",
+        "kafkaprod.broker.embedding",
+        "kafkaprod.broker.embedding.pytest_plugin",
+    ]
