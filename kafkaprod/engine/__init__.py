@@ -10,6 +10,7 @@ sending            gives nodes what is ready for them
 answers            settles the produce requests that have ended
 upkeep             metadata, expiry, failed connections, metrics
 flushes            callers of flush() and the batches they wait for
+endings            nodes that end the connection at large requests
 delivery_rules     what each error of a broker means for a batch
 purges             calls of purge(), which fail records that have no outcome yet
 parking            records that wait for their topic's metadata, of callers that must not wait

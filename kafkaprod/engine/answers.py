@@ -20,6 +20,7 @@ from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
 from kafkaprod._core.requests.split import limit_batches, split_batch
 from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
+from kafkaprod.engine.endings import Endings
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.paths import Paths
 from kafkaprod.engine.upkeep import Upkeep
@@ -72,6 +73,9 @@ class Answers:
         backoff: Between the attempts of a batch.
         random: Source of jitter.
         accumulator, pool, metadata, metrics, identity, upkeep, paths: The other parts of the engine.
+
+    Attributes:
+        endings: Which nodes end the connection at large requests.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class Answers:
         self._upkeep = upkeep
         self._paths = paths
         self._open: set[ProduceRequest] = set()
+        self.endings = Endings()
         self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
             BatchVerdict.SUCCEED: self._succeed,
             BatchVerdict.RETRY: self._retry,
@@ -154,8 +159,10 @@ class Answers:
     def _settle(self, request: ProduceRequest, done: InFlightRequest, now_ms: int) -> None:
         self._paths.on_ended(request, now_ms, is_answered=done.error is None)
         if done.error is not None:
-            self._on_no_answer(request, done, done.error, now_ms)
-        elif done.body is None:
+            self._on_no_answer(request, done, self.endings.on_lost(request, done.error, now_ms), now_ms)
+            return
+        self.endings.on_answer(request)
+        if done.body is None:
             for ref in request.refs():  # acks=0: there is no answer; written to the socket counts as success
                 ref.succeed()
             self._metrics.acknowledged_ms = now_ms

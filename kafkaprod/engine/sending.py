@@ -102,10 +102,16 @@ class Sending:
     def _send_to(self, node_id: int, now_ms: int) -> float:
         """Send what a node has, as far as its path allows; return in how many ms to check it again."""
         path = self._paths.to(node_id)
+        endings = self._answers.endings
+        is_alone = endings.sends_alone(node_id, now_ms)
         room_bytes = 0
         can_send = self._can_send(node_id, path, now_ms)
         if path is not None:
-            self._drain.limit_path(node_id, path.most_batch_bytes(), path.answered_ms >= 0)
+            most_bytes = path.most_batch_bytes()
+            if is_alone:
+                limit_bytes = endings.most_batch_bytes(node_id)
+                most_bytes = min(most_bytes or limit_bytes, limit_bytes)
+            self._drain.limit_path(node_id, most_bytes, is_alone or path.answered_ms >= 0)
         if not can_send:
             self._states.on_blocked(node_id, now_ms)
             if path is not None:
@@ -116,7 +122,7 @@ class Sending:
                 distance_ms = path.wait_ms(now_ms)
                 if distance_ms and self._drain.may_wait(node_id, now_ms):
                     return distance_ms
-                room_bytes = path.room_bytes()
+                room_bytes = 1 if is_alone else path.room_bytes()
             started_ns = monotonic_ns()
             request = self.unsent = self._drain.drain(node_id, now_ms, room_bytes)
             if request is None:
@@ -157,4 +163,5 @@ class Sending:
             expects_response=self._config.acks != 0,
             max_response_bytes=request.max_response_bytes,
         )
+        self._answers.endings.on_sent(request, body.nbytes)
         self._paths.on_sent(request, body.nbytes, sums.size_bytes, now_ms)

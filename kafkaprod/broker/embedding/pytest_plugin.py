@@ -63,9 +63,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Undo what a test did to the session's broker and cluster, before its own fixtures end."""
     used = getattr(item, "funcargs", {})
     broker, cluster = used.get("kafkaprod_broker"), used.get("kafkaprod_cluster")
-    for member in (broker, cluster):
-        if _is_ours(member):
-            member.restore()
+    for used_one in (broker, cluster):
+        if used_one is not None and _is_ours(used_one):
+            used_one.restore()
 
 
 @pytest.hookimpl(hookwrapper=True)
