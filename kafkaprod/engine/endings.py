@@ -68,13 +68,13 @@ class Endings:
         if ending.count < MOST_ENDINGS:
             return error
         ending.alone_until_ms = now_ms + ALONE_MS
-        said = ConnectionLostError(
+        repeated = ConnectionLostError(
             f"{error}; each request of {ending.size_bytes} bytes or more ended the connection, {ending.count} times: "
             "socket.request.max.bytes of the broker, or a limit of what is before it, may be less",
             **error.context,
         )
-        said.__cause__ = error.__cause__
-        return said
+        repeated.__cause__ = error.__cause__
+        return repeated
 
     def sends_alone(self, node_id: int, now_ms: int) -> bool:
         """Return whether each batch for a node has a request of its own now."""

@@ -1,4 +1,4 @@
-"""A request above the limit of a broker ends the connection, again and again: what is sent then, and what is said."""
+"""A request above the limit of a broker ends the connection, again and again: what is sent then, and its error."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ class Time:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     clock = Time()
     monkeypatch.setattr(rate_limit, "time", clock)
+    monkeypatch.setattr(rate_limit, "monotonic_s", clock.monotonic)
     return clock
 
 
