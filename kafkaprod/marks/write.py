@@ -18,12 +18,12 @@ import logging
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import demand_topic
+from kafkaprod.clock import monotonic_s, wall_s
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import (
     AuthorizationError,
@@ -198,9 +198,9 @@ class WriteTry:
         if not is_known:
             self._abort()
             return None
-        deadline_s = time.monotonic() + self._wait_s
+        deadline_s = monotonic_s() + self._wait_s
         while (mark := self._glance()) is None:
-            if time.monotonic() > deadline_s:
+            if monotonic_s() > deadline_s:
                 raise self._unsure(error) from error
             assert self._client is not None
             self._client.wait(_POLL_MS)
@@ -254,7 +254,7 @@ class WriteTry:
             topics={topic: self._topic_ids[topic] for topic in topics},
             cluster=self._cluster,
             written_by=f"{self._config.client_id or 'kafkaprod'}@{socket.gethostname()}:{os.getpid()}",
-            written_ms=time.time_ns() // 1_000_000,
+            written_ms=int(wall_s() * 1000),
             attempt=self._attempt,
         )
 
@@ -263,7 +263,7 @@ class WriteTry:
         assert self.writer is not None
         assert self._client is not None
         place = (min(mine.topics), 0)
-        deadline_s = time.monotonic() + self._config.max_block_ms / 1000
+        deadline_s = monotonic_s() + self._config.max_block_ms / 1000
         while True:
             self.writer.producer.send_offsets_to_transaction({place: (mine.offset, mine.to_text())}, self._name)
             coordinator = self.writer.transactions.coordinator_of_group(self._name)
@@ -271,19 +271,19 @@ class WriteTry:
                 if coordinator is not None:
                     return looks.mark_before(self._client, self._name, coordinator)
             except KafkaError as error:
-                if not looks.is_moved(error) or time.monotonic() > deadline_s:
+                if not looks.is_moved(error) or monotonic_s() > deadline_s:
                     raise
             self._client.wait(_RETRY_MS)
 
     def _end_transaction(self) -> None:
         assert self.writer is not None
-        deadline_s = time.monotonic() + _UNKNOWN_S
+        deadline_s = monotonic_s() + _UNKNOWN_S
         while True:
             try:
                 self.writer.producer.commit_transaction()
                 return
             except CommitUnknownError:
-                if time.monotonic() > deadline_s:
+                if monotonic_s() > deadline_s:
                     raise
 
     def _taken(self, mark: Mark, *, has_all_rows: bool) -> WriteResult:

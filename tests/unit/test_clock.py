@@ -18,7 +18,7 @@ from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
 from tests.architecture.core_sources import ROOT
 
 # Rooms that a producer's records pass through, whose waits must not stand still.
-ROOMS = ("admin", "net", "hooks", "engine", "compat", "results", "intake", "security")
+ROOMS = ("admin", "net", "hooks", "engine", "compat", "results", "intake", "security", "marks")
 
 
 def test_the_clocks_are_those_of_the_standard_library() -> None:
