@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from kafkaprod.cli.produce_lines import Envelopes, HeaderedLines, LineForm, Rows
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_options
 from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
+from kafkaprod.loader.opening.pipes import read_some
 from kafkaprod.text import counted, printable
 
 READ_BYTES = 1 << 20
@@ -171,17 +172,17 @@ class _Settings:
                 yield Rows(self._fixed_key(), self._column([Path(path).read_bytes()]), self.headers, None, 1)
             return
         if not self._files:
-            yield from self._lines(sys.stdin.buffer)
+            buffer: Any = sys.stdin.buffer
+            yield from self._lines(getattr(buffer, "raw", buffer))  # a buffer takes "nothing now" for the end
         for path in self._files:
             with open(path, "rb", buffering=0) as file:
                 yield from self._lines(file)
 
-    def _lines(self, stream: IO[bytes]) -> Blocks:
+    def _lines(self, stream: Any) -> Blocks:
         rest = b""
         line_number = 1
-        read: Any = getattr(stream, "read1", stream.read)  # returns what has come, without waiting for more
         while True:
-            data = read(READ_BYTES)
+            data = read_some(stream, READ_BYTES)
             text = rest + data
             views, line_count, used = split_lines(text, self.delimiter[0], False, not data)
             if self._form is not None:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.prefix import Archive, Content, Prefix
@@ -66,6 +66,23 @@ def open_stdin_file() -> io.RawIOBase:
     descriptor = _descriptor_of_stdin()
     os.lseek(descriptor, 0, os.SEEK_SET)
     return io.FileIO(descriptor, closefd=False)
+
+
+def read_some(file: Any, most: int) -> bytes:
+    """Read what has come of a file without a buffer, and wait where nothing has; none at the end, and nowhere else."""
+    while (data := file.read(most)) is None:
+        _wait(file)
+    return bytes(data)
+
+
+def _wait(file: Any) -> None:
+    """Wait until there is something to read, or the end.
+
+    O_NONBLOCK belongs to the open file: another process that has it may have set it, and needs it to stay.
+    """
+    poll = select.poll()
+    poll.register(file.fileno(), select.POLLIN)
+    poll.poll()
 
 
 def _descriptor_of_stdin() -> int:
@@ -227,10 +244,7 @@ class Pipe:
     def _read(self, room: memoryview) -> int:
         """Read from the descriptor; where it is non-blocking, wait until there is something, or the end."""
         while (count := self._raw.readinto(room)) is None:
-            # O_NONBLOCK belongs to the open file: another process that has it may have set it, and needs it to stay.
-            poll = select.poll()
-            poll.register(self._raw.fileno(), select.POLLIN)
-            poll.poll()
+            _wait(self._raw)
         if self._prefix is not None:
             self._prefix.take(room[:count])
         if self._take is not None and count:

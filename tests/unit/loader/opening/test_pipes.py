@@ -25,6 +25,8 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
+from kafkaprod.cli.main import build_parser
+from kafkaprod.cli.produce import _Settings
 from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.formats import text
 from kafkaprod.loader.formats.readers import ReadOptions, read_rows
@@ -260,10 +262,25 @@ def test_a_pipe_is_read_where_its_size_cannot_be_changed(monkeypatch: pytest.Mon
     assert pipes.Pipe(reading, "a pipe").open().read(100) == b"id\n1\n"
 
 
-def test_a_pipe_that_has_nothing_now_is_waited_for() -> None:
+def read_by_the_loader(descriptor: int) -> bytes:
+    return io.BufferedReader(pipes.Pipe(os.dup(descriptor), "a pipe").open()).read()
+
+
+def read_by_produce(descriptor: int) -> bytes:
+    """What `kafkaprod produce` sends of its stdin."""
+    options = build_parser(["produce"]).parse_args(["produce", "-t", "t"])
+    with open(descriptor, "rb", closefd=False) as file, pytest.MonkeyPatch.context() as patch:
+        text = io.TextIOWrapper(file)
+        patch.setattr(sys, "stdin", text)
+        blocks = list(_Settings(options).blocks())
+        text.detach()
+    return b"".join((rows.value[place] or b"") + b"\n" for rows in blocks for place in range(rows.row_count))
+
+
+@pytest.mark.parametrize("read", [read_by_the_loader, read_by_produce])
+def test_a_pipe_that_has_nothing_now_is_waited_for(read: Callable[[int], bytes]) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)  # as another program that has the same end may have set it
-    pipe = pipes.Pipe(reading, "a pipe")
     is_waiting = threading.Event()
     poll = select.poll
 
@@ -281,10 +298,11 @@ def test_a_pipe_that_has_nothing_now_is_waited_for() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(select, "poll", noting_poll)
         writer.start()
-        assert io.BufferedReader(pipe.open()).read() == b"1\n2\n3\n"
+        assert read(reading) == b"1\n2\n3\n"
     writer.join()
     assert is_waiting.is_set()
     assert not os.get_blocking(reading)
+    os.close(reading)
 
 
 def open_with(content: bytes) -> Pipe:
