@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kafkaprod.loader.opening.errors import LoadRefusedError
-from kafkaprod.loader.opening.source import FolderColumns
+from kafkaprod.loader.opening.source import FolderColumns, is_inside
 from kafkaprod.loader.opening.table_columns import TableColumn, match_names
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _files_of(
             )
     for place, file in enumerate(files.select(["path"]).to_pylist()):
         path = _path_of(directory, file["path"])
-        if not os.path.exists(path):
+        if not os.path.isfile(path):  # a pipe would be waited for
             raise LoadRefusedError(
                 f"{directory} is not a whole Delta table: version {table.version()} has {path}, which is not there. "
                 "VACUUM removes files that only earlier versions have"
@@ -135,12 +135,13 @@ def _has_vectors(table: DeltaTable) -> bool:
 
 def _path_of(directory: str, name: str) -> str:
     path = unquote(name)
-    if os.path.isabs(path) or "://" in path or path.startswith("file:"):
+    place = os.path.join(directory, path)
+    if os.path.isabs(path) or "://" in path or path.startswith("file:") or not is_inside(directory, place):
         raise LoadRefusedError(
             f"{directory} is a Delta table with files outside of its folder, {path} first, as a shallow clone has: "
             "load the table that has them"
         )
-    return os.path.join(directory, path)
+    return place
 
 
 def _columns_of(path: str, table: pa.Schema) -> tuple[TableColumn, ...] | None:

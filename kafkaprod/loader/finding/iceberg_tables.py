@@ -9,14 +9,15 @@ Planning" and "Column Projection".
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import re
+import stat
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod.loader.opening.errors import LoadRefusedError
-from kafkaprod.loader.opening.source import FolderColumns
+from kafkaprod.loader.opening.source import FolderColumns, is_inside
 from kafkaprod.loader.opening.table_columns import TableColumn, match_ids
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ METADATA: Final = "metadata"
 _HINT: Final = "version-hint.text"
 _FILE: Final = re.compile(r"^file:(//)?(?=/)")
 _COMPRESSED: Final = b"\x1f\x8b"
+_GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
+MOST_METADATA_BYTES: Final = 128 << 20
+MOST_HINT_TEXT: Final = 200  # characters
 # v3.metadata.json of a file system, 00003-<uuid>.metadata.json of a catalog; either may be compressed.
 _NAME: Final = re.compile(r"[^/]+\.metadata\.json(?:\.gz)?")
 _VERSION: Final = re.compile(r"v?(\d+)[-.]")
@@ -70,7 +74,7 @@ def iceberg_files(
         for task in scan.plan_files():
             _check_task(directory, task)
             path = _place_of(directory, table.metadata.location, task.file.file_path)
-            if not os.path.exists(path):
+            if not os.path.isfile(path):  # a pipe would be waited for
                 which = f"snapshot {snapshot.snapshot_id} has {path}"
                 raise LoadRefusedError(f"{directory} is not a whole Iceberg table: {which}, which is not there")
             found.append((path, *_columns_of(table, scan.projection(), task, path), int(snapshot.snapshot_id)))
@@ -94,8 +98,8 @@ def _metadata_file(directory: str) -> str:
     names = _metadata_names(directory)
     folder = os.path.join(directory, METADATA)
     versions = [int(match[1]) if (match := _VERSION.match(name)) else -1 for name in names]
-    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, _HINT), encoding="utf-8") as file:
-        hint = file.read().strip()
+    with contextlib.suppress(FileNotFoundError):
+        hint = _content_of(os.path.join(folder, _HINT)).decode(errors="backslashreplace").strip()[:MOST_HINT_TEXT]
         named = [
             name
             for name, version in zip(names, versions, strict=True)
@@ -141,26 +145,50 @@ def _open_table(directory: str, metadata: str) -> Table:
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadataUtil
 
-    with open(metadata, "rb") as file:
-        content = file.read()
-    content = gzip.decompress(content) if content.startswith(_COMPRESSED) else content
+    content = _content_of(metadata)
+    if content.startswith(_COMPRESSED):
+        content = _decompressed(content, metadata)
     parsed = TableMetadataUtil.parse_raw(content.decode())
     files: Any = _MovedFiles(directory, parsed.location)
     return StaticTable(("table", metadata), parsed, metadata, files, NoopCatalog("none"))
+
+
+def _content_of(path: str) -> bytes:
+    """Return the content of a file of metadata, which must be a regular one. Raises LoadRefusedError, OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe has no end
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_METADATA_BYTES:
+            raise LoadRefusedError(f"{path} is no file of metadata: it is no regular file, or too large")
+        return file.read(MOST_METADATA_BYTES)
+
+
+def _decompressed(content: bytes, path: str) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WBITS)
+    try:
+        found = stream.decompress(content, MOST_METADATA_BYTES)
+    except zlib.error as error:
+        raise LoadRefusedError(f"{path} is damaged: {error}") from error
+    if not stream.eof:
+        raise LoadRefusedError(
+            f"{path} is cut off, or has more than {MOST_METADATA_BYTES:,} bytes when it is decompressed"
+        )
+    return found
 
 
 def _place_of(directory: str, location: str, name: str) -> str:
     """Return where a file of a table is that has this folder now, and was at that location."""
     root, path = _FILE.sub("", location.rstrip("/")), _FILE.sub("", name)
     if path.startswith(root + "/"):
-        return os.path.join(directory, path[len(root) + 1 :])
-    if os.path.isabs(path) and os.path.exists(path):
+        here = os.path.join(directory, path[len(root) + 1 :])
+        if is_inside(directory, here):
+            return here
+    elif os.path.isabs(path) and os.path.exists(path) and is_inside(directory, path):
         return path
     # It may have been moved before, and its location changed: what counts is where the file is in the folder.
     parts = path.split("/")
     for place in range(len(parts) - 1, 0, -1):
         here = os.path.join(directory, *parts[place - 1 :])
-        if parts[place - 1] in (METADATA, "data") and os.path.exists(here):
+        if parts[place - 1] in (METADATA, "data") and os.path.exists(here) and is_inside(directory, here):
             return here
     raise LoadRefusedError(
         f"{directory} is an Iceberg table with files outside of its folder, {name} first: copy them into it, or read "

@@ -18,6 +18,12 @@ BINARY_FORMATS: Final = ("parquet", "arrow", "orc", "avro")
 FolderColumns = tuple[tuple[str, Any], ...]
 
 
+def is_inside(directory: str, path: str) -> bool:
+    """Return whether a file lies in a folder or below it, where links in both lead."""
+    folder = os.path.realpath(directory)
+    return os.path.commonpath([folder, os.path.realpath(path)]) == folder
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One input: a file, a member of a zip archive, or a pipe (`-` is stdin).

@@ -193,6 +193,18 @@ def test_files_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
         find_sources([name])
 
 
+@pytest.mark.parametrize("path", ["../pay.parquet", "%2e%2e/pay.parquet", "..%2Fpay.parquet", "link/pay.parquet"])
+def test_files_are_not_found_outside_by_dots_or_links(tmp_path: Path, path: str) -> None:
+    pa.parquet.write_table(pa.table({"id": [7]}), tmp_path / "pay.parquet")
+    name = str(tmp_path / "orders")
+    write_deltalake(name, pa.table({"id": [1]}))
+    (Path(name) / "link").symlink_to(tmp_path)
+    add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    write_version(name, 1, [{"add": add}])
+    with pytest.raises(LoadRefusedError, match=r"files outside of its folder, .*pay\.parquet first"):
+        find_sources([name])
+
+
 def test_a_table_below_the_folder_that_is_named_is_refused(tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(LoadRefusedError, match="name this folder itself"):

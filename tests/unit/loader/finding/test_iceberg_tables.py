@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -17,6 +19,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, StringType
 
+from kafkaprod.loader.finding import iceberg_tables
 from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.finding.paths import Listing
 from kafkaprod.loader.formats.readers import ReadOptions, check_columns, read_rows
@@ -184,6 +187,39 @@ def test_the_newest_metadata_is_that_of_the_hint_or_of_the_highest_number(tmp_pa
         find_sources([str(tmp_path / "t")])
     (folder / "version-hint.text").write_text("00013-one.metadata.json")
     assert [row["id"] for row in rows_of(tmp_path / "t")] == [2]
+
+
+@pytest.mark.parametrize("link", ["data", "metadata"])
+def test_files_outside_of_the_folder_are_refused(tmp_path: Path, link: str) -> None:
+    make(tmp_path / "t")
+    shutil.move(tmp_path / "t" / link, tmp_path / "elsewhere")
+    (tmp_path / "t" / link).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LoadRefusedError, match="with files outside of its folder"):
+        find_sources([str(tmp_path / "t")])
+
+
+def test_a_copy_does_not_read_the_files_of_the_table_that_it_is_a_copy_of(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    shutil.copytree(tmp_path / "t" / "metadata", tmp_path / "copy" / "metadata")
+    assert rows_of(tmp_path / "t")
+    with pytest.raises(LoadRefusedError, match="which is not there"):
+        find_sources([str(tmp_path / "copy")])
+
+
+def test_metadata_is_read_up_to_a_limit_and_never_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "t")
+    folder = tmp_path / "t" / "metadata"
+    os.mkfifo(folder / "version-hint.text.pipe")
+    (folder / "version-hint.text.pipe").rename(folder / "version-hint.text")
+    with pytest.raises(LoadRefusedError, match=r"version-hint.text is no file of metadata: it is no regular file"):
+        find_sources([str(tmp_path / "t")])
+    (folder / "version-hint.text").unlink()
+    newest = max(folder.glob("v*.json"), key=lambda path: path.name)
+    newest.rename(folder / f"{newest.name}.gz")
+    (folder / f"{newest.name}.gz").write_bytes(gzip.compress(b" " * 2_000_000))
+    monkeypatch.setattr(iceberg_tables, "MOST_METADATA_BYTES", 1_000_000)
+    with pytest.raises(LoadRefusedError, match="has more than 1,000,000 bytes when it is decompressed"):
+        find_sources([str(tmp_path / "t")])
 
 
 def test_what_is_no_whole_table_is_refused(tmp_path: Path) -> None:
