@@ -19,7 +19,6 @@ from kafkaprod.cli.load_arguments import (
     expected_of,
     fingerprint_of,
     reading_of,
-    text_columns_of,
 )
 from kafkaprod.cli.load_metrics import add_metrics_arguments, progress_of
 from kafkaprod.cli.load_setup import (
@@ -113,10 +112,14 @@ def _run(options: argparse.Namespace) -> int:
     check_on_error(options.on_error)
     check_report(options)
     reading = reading_of(options)
-    texts = text_columns_of(options)
     listing = Listing.of(options.files)
     sources = find_sources(
-        options.files, options.format, options.compression, options.encoding, texts, options.table_version
+        options.files,
+        options.format,
+        options.compression,
+        options.encoding,
+        reading.column_types,
+        options.table_version,
     )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]

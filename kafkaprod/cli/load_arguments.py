@@ -254,12 +254,6 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         raise ConfigError("--timestamp-unit is the unit of a column: name it with --timestamp")
 
 
-def text_columns_of(options: argparse.Namespace) -> list[str]:
-    """Return the columns that --column-type makes text."""
-    pairs = (text.partition("=") for text in options.column_type)
-    return [name for name, _, kind in pairs if kind in ("text", "string")]
-
-
 def _names(text: str | None, flag: str) -> list[str] | None:
     """Return the names of a list, as a line of CSV has them. Raises ConfigError: one comes twice."""
     if text is None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
+TABLES: Final = ("csv", "tsv", *BINARY_FORMATS)
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")  # each has an int64
 
@@ -69,17 +70,19 @@ def unsent_columns(sources: Sequence[Source], used: Collection[str]) -> list[str
         sources: The inputs.
         used: Columns that keys, headers or timestamps are made of.
     """
-    tables = ("csv", "tsv", *BINARY_FORMATS)
-    lost = {name for source in sources if source.format not in tables for name, _ in source.folder_columns}
+    lost = {name for source in sources if source.format not in TABLES for name, _ in source.folder_columns}
     return sorted(lost.difference(used))
 
 
-def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Source]:
+def typed_columns(sources: Sequence[Source], types: Mapping[str, str]) -> list[Source]:
     """Return the inputs with integers in the columns whose values all are some; others stay text.
 
     Args:
         sources: The inputs, with columns of texts; those of Delta tables have types already.
-        texts: Columns that stay text.
+        types: Column -> name of the type that the user gave it.
+
+    Raises:
+        LoadRefusedError: A value does not have that type.
     """
     values: dict[str, list[int | str | None]] = {}
     for source in sources:
@@ -88,7 +91,7 @@ def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Sou
     numbers = {
         name
         for name, found in values.items()
-        if name not in texts
+        if name not in types
         and any(value is not None for value in found)
         and all(value is None or _INTEGER.fullmatch(str(value)) for value in found)
     }
@@ -96,14 +99,25 @@ def typed_columns(sources: Sequence[Source], texts: Collection[str]) -> list[Sou
         replace(
             source,
             folder_columns=tuple(
-                (name, int(value) if name in numbers and value is not None else value)
+                (name, _typed(value, name, types.get(name), source, is_number=name in numbers))
                 for name, value in source.folder_columns
             ),
         )
-        if source.folder_columns and source.table_version is None
+        if source.folder_columns
         else source
         for source in sources
     ]
+
+
+def _typed(value: Any, name: str, kind: str | None, source: Source, *, is_number: bool) -> Any:
+    if kind is not None and not (kind in ("text", "string") and isinstance(value, str | None)):
+        from kafkaprod.loader.formats.arrow_casts import cast_value
+        from kafkaprod.loader.formats.arrow_rows import import_pyarrow
+
+        import_pyarrow("--column-type")
+        found = cast_value(value, name, kind, source.name)
+        return found if source.format in TABLES else cast_value(found.as_py(), name, "text", source.name).as_py()
+    return int(value) if is_number and source.table_version is None and value is not None else value
 
 
 def _shown(names: set[str]) -> str:

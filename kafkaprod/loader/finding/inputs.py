@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kafkaprod.loader.finding.delta_tables import delta_files, is_delta_table
@@ -77,6 +78,7 @@ _TAR_MAGIC: Final = b"ustar"
 _TAR_MAGIC_AT: Final = 257  # behind a name that ends with zeros
 _SUFFIXES_OF_TAR: Final = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 _WORKBOOK: Final = "[Content_Types].xml"  # every .xlsx is a zip archive that has it
+_OPEN_DOCUMENT: Final = frozenset({"mimetype", "content.xml"})
 _CONTROLS: Final = frozenset(
     {*range(1, 7), *range(14, 27), *range(28, 32)}
 )  # that texts do not have, with few exceptions
@@ -112,7 +114,7 @@ def find_sources(
     format_name: str | None = None,
     compression: str | None = None,
     encoding: str | None = None,
-    text_columns: Collection[str] = (),
+    column_types: Mapping[str, str] = MappingProxyType({}),
     table_version: int | None = None,
 ) -> list[Source]:
     """Find the inputs that names, globs and directories stand for, in order. Pipes are opened.
@@ -122,7 +124,7 @@ def find_sources(
         format_name: Their format; None: recognized by each name or its first bytes.
         compression: Their compression; None: recognized by the first bytes.
         encoding: The encoding of all their texts; None: UTF-8.
-        text_columns: Columns of folders' names that are text, whatever their values.
+        column_types: The types of columns, which those of folders' names have, too.
         table_version: The version of Delta tables, or the snapshot of Iceberg tables, to read; None: the newest.
 
     Raises:
@@ -157,7 +159,7 @@ def find_sources(
         sources += found
     if not sources:
         raise LoadRefusedError(f"no input: there is no file in {', '.join(names)}")
-    return typed_columns(sources, text_columns)
+    return typed_columns(sources, column_types)
 
 
 def _sources_of_delta_table(name: str, options: InputOptions, version: int | None) -> Iterator[Source]:
@@ -249,8 +251,11 @@ def _check_text(source: Source, head: bytes) -> None:
 
 
 def _members(base: Source, members: Sequence[zipfile.ZipInfo], options: InputOptions) -> Iterator[Source]:
-    if any(info.filename == _WORKBOOK for info in members):
+    names = {info.filename for info in members}
+    if _WORKBOOK in names:
         raise LoadRefusedError(f"{base.name} is a document of Excel or Word: save its sheet as CSV")
+    if names >= _OPEN_DOCUMENT:
+        raise LoadRefusedError(f"{base.name} is a document of LibreOffice (.ods): save its sheet as CSV")
     for info in members:
         if any(is_hidden(part) for part in info.filename.split("/") if part not in (".", "..")):  # __MACOSX, .DS_Store
             continue

@@ -230,4 +230,9 @@ def _is_file(path: str) -> bool:
         return True
     if os.path.islink(path) and not os.path.exists(path):
         raise LoadRefusedError(f"{path} is a link to {os.readlink(path)}, which cannot be found: is a disk missing?")
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise LoadRefusedError(
+            f"{path} is neither a file nor a folder: a load of a folder or a pattern would leave it out. Name a pipe "
+            "itself, and move other things elsewhere"
+        )
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,10 @@ from kafkaprod.loader.opening.errors import LoadRefusedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Names that pyarrow writes and does not read.
+_DECIMAL: Final = re.compile(r"decimal(32|64|128|256)\((\d{1,3}), ?(-?\d{1,3})\)")
+_ZONED: Final = re.compile(r"timestamp\[(s|ms|us|ns), ?tz=([^\]]+)\]")
+_FIXED: Final = re.compile(r"fixed_size_binary\[(\d{1,6})\]")
 _ALIASES: Final = {"text": "string", "int": "int64", "float": "double", "timestamp": "timestamp[ms]", "date": "date32"}
 
 
@@ -19,10 +24,17 @@ def type_named(name: str) -> Any:
     import pyarrow as pa
 
     try:
+        if found := _DECIMAL.fullmatch(name):
+            return getattr(pa, f"decimal{found[1]}")(int(found[2]), int(found[3]))
+        if found := _ZONED.fullmatch(name):
+            return pa.timestamp(found[1], found[2])
+        if found := _FIXED.fullmatch(name):
+            return pa.binary(int(found[1]))
         return pa.type_for_alias(_ALIASES.get(name, name))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise LoadRefusedError(
-            f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date"
+            f"--column-type: {name!r} is no type; try text, int, float, bool, timestamp, date, decimal128(38, 2), "
+            "timestamp[ms, tz=UTC]"
         ) from error
 
 
@@ -53,6 +65,28 @@ def cast_schema(schema: pa.Schema, names: Sequence[str], types: Mapping[str, str
             ) from error
         schema = schema.set(place, pa.field(name, kind))
     return schema
+
+
+def cast_value(value: Any, name: str, kind: str, source: str) -> Any:
+    """Return the value that a column of a folder has in all rows, after the cast; an Arrow scalar.
+
+    Args:
+        value: The value.
+        name: The column.
+        kind: The name of the wanted type.
+        source: The name of the input.
+
+    Raises:
+        LoadRefusedError: It does not fit.
+    """
+    import pyarrow as pa
+
+    array = pa.array([value], pa.string() if value is None else None)
+    schema = cast_schema(pa.schema([(name, array.type)]), [name], {name: kind}, source)
+    batch, reasons = cast_columns(pa.record_batch([array], names=[name]), {name: kind})
+    if reasons:
+        raise LoadRefusedError(f"{source}: {reasons[0]}; its folder says {name}={value}")
+    return batch.column(0).cast(schema.field(0).type)[0]
 
 
 def cast_columns(batch: pa.RecordBatch, types: Mapping[str, str]) -> tuple[pa.RecordBatch, dict[int, str]]:

@@ -205,7 +205,9 @@ def with_folder_columns(batch: pa.RecordBatch, columns: FolderColumns, plan: Row
         is_shown = plan.value in (JSON, AVRO) and (plan.columns is None or name in plan.columns)
         if not is_shown and name not in plan.fields:
             continue
-        array = pa.repeat(pa.scalar(value, pa.string() if value is None else None), batch.num_rows)
+        if not isinstance(value, pa.Scalar):
+            value = pa.scalar(value, pa.string() if value is None else None)
+        array = pa.repeat(value, batch.num_rows)
         place = batch.schema.get_field_index(name)
         names, arrays = list(batch.schema.names), list(batch.columns)
         if place < 0:

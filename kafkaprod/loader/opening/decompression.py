@@ -21,6 +21,7 @@ from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 READ_BYTES: Final = 256 << 10
 PIECE_BYTES: Final = 16 << 10  # given to a library at a time; what it hands back behind a stream's end is copied
 ZSTD_PIECE_BYTES: Final = 4 << 10  # its library has no limit for the output: a bomb makes 32 KiB of a byte
+MOST_WINDOW_BYTES: Final = 128 << 20  # of zstd, as its own program has it without --long
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _PADDED: Final = ("gzip", "xz")  # zeros may follow a stream
 
@@ -100,6 +101,8 @@ class DecompressedStream(io.RawIOBase):
         try:
             self._out = memoryview(decoder.decompress(piece, most))
         except self._errors as error:
+            if cure := _cure(error, self._codec, self._name):
+                raise LoadError(cure) from error
             raise LoadError(
                 f"{self._name} is damaged: its {self._codec} stream that begins at byte {self._start:,} cannot be "
                 f"read further than byte {self._place():,}: {error}"
@@ -147,7 +150,7 @@ def _decoders(codec: str) -> tuple[Callable[[], StreamDecoder], tuple[type[Excep
     if codec == "gzip":
         return _gzip_decoders()
     if codec == "zstd":
-        decompressor = zstandard.ZstdDecompressor()
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW_BYTES)
         return (lambda: _ZstdFrame(decompressor)), (zstandard.ZstdError,)
     if codec == "lz4":
         return lz4.frame.LZ4FrameDecompressor, (RuntimeError,)
@@ -164,6 +167,22 @@ def _gzip_decoders() -> tuple[Callable[[], StreamDecoder], tuple[type[Exception]
     with contextlib.suppress(ImportError):
         from isal import isal_zlib as module
     return (lambda: _GzipMember(module.decompressobj(_GZIP_WBITS))), (module.error, zlib.error)
+
+
+def _cure(error: Exception, codec: str, name: str) -> str:
+    """Return what to do with a sound stream that cannot be read; empty: it is damaged."""
+    why = str(error)
+    if codec == "zstd" and "too much memory" in why:
+        return (
+            f"{name} was compressed with a window of more than {MOST_WINDOW_BYTES >> 20} MiB, which a load does not "
+            f"take into memory: zstd -dc --long=31 {name} | kafkaprod load -"
+        )
+    if codec == "zstd" and "ictionary" in why:
+        return (
+            f"{name} was compressed with a dictionary, which a load does not have: zstd -dc -D DICTIONARY {name} | "
+            "kafkaprod load -"
+        )
+    return ""
 
 
 def _optional(module: str, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import zipfile
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from kafkaprod.loader.finding.folders import unsent_columns
 from kafkaprod.loader.finding.inputs import find_sources
-from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.formats.readers import ReadOptions, check_columns, read_rows
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan, Template
 
@@ -52,7 +53,7 @@ def test_columns_of_folder_names_are_those_that_pyarrow_finds(tmp_path: Path) ->
     assert pyarrow.dataset.dataset(tmp_path, partitioning="hive").to_table().to_pylist() == expected
     assert rows_of(str(tmp_path)) == expected
     assert rows_of(f"{tmp_path}/*/*/*.parquet") == expected
-    texts = find_sources([str(tmp_path)], text_columns=["year"])
+    texts = find_sources([str(tmp_path)], column_types={"year": "text"})
     assert dict(texts[0].folder_columns)["year"] == "2023"
 
 
@@ -130,3 +131,61 @@ def test_a_column_whose_name_or_value_is_no_text_is_refused(name: bytes, tmp_pat
     Path(os.fsdecode(folder), "a.csv").write_text("a\n1\n")
     with pytest.raises(LoadRefusedError, match=r"has a name that is not UTF-8: rename it"):
         find_sources([str(tmp_path)])
+
+
+def rows_below(folder: Path, name: str, **options: Any) -> list[bytes | None]:
+    path = folder / name
+    path.mkdir(parents=True)
+    (path / "a.csv").write_text("x\n1\n")
+    found: list[bytes | None] = []
+    types = options.get("column_types", {})
+    for source in find_sources([str(folder)], column_types=types):
+        copy = pickle.loads(pickle.dumps(source))  # as a task of Spark has it
+        check_columns(copy, ReadOptions(RowPlan(""), **options))
+        for block in read_rows(copy, ReadOptions(RowPlan(""), **options)):
+            assert block.value is not None
+            found += [block.value[i] for i in range(block.row_count)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("y=2024", "float", "2024.0"),
+        ("y=007", "int", "7"),
+        ("y=007", "text", '"007"'),
+        ("y=2024-02-29", "date", '"2024-02-29"'),
+        ("y=2024-02-29", "timestamp", '"2024-02-29T00:00:00.000"'),
+        ("y=1.5", "decimal128(38,2)", "1.50"),
+        ("y=true", "bool", "true"),
+        ("y=__HIVE_DEFAULT_PARTITION__", "int", "null"),
+    ],
+)
+def test_a_column_of_folders_has_the_type_that_the_user_gave_it(
+    tmp_path: Path, name: str, kind: str, text: str
+) -> None:
+    (row,) = rows_below(tmp_path, name, column_types={"y": kind})
+    assert row is not None
+    assert row.decode() == f'{{"x":"1","y":{text}}}'
+
+
+def test_a_folder_whose_value_does_not_have_the_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LoadRefusedError, match=r"y cannot be cast to int: .*; its folder says y=abc"):
+        rows_below(tmp_path, "y=abc", column_types={"y": "int"})
+
+
+def test_a_pipe_in_a_folder_or_a_pattern_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\n")
+    os.mkfifo(tmp_path / "b.txt")
+    for name in (str(tmp_path), str(tmp_path / "*.txt")):
+        with pytest.raises(LoadRefusedError, match=r"b.txt is neither a file nor a folder"):
+            find_sources([name])
+
+
+def test_the_type_counts_for_keys_of_lines_too(tmp_path: Path) -> None:
+    (tmp_path / "y=007").mkdir()
+    (tmp_path / "y=007" / "a.txt").write_text("1\n")
+    (source,) = find_sources([str(tmp_path)], column_types={"y": "int"})
+    (block,) = read_rows(source, ReadOptions(RowPlan("", key=Template.of_column("y"))))
+    assert block.key is not None
+    assert block.key[0] == b"7"

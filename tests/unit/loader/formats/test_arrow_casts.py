@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkaprod.loader.formats.arrow_casts import type_named
 from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan, Template
@@ -73,3 +74,35 @@ def test_a_key_has_the_text_of_the_value_after_the_cast(tmp_path: Path) -> None:
     path = arrow(tmp_path / "a.arrow", pa.array([5], pa.duration("s")))
     options = ReadOptions(RowPlan("x", key=Template.of_column("x")), column_types={"x": "int"})
     assert values_of(path, options) == [b"5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("decimal128(38,2)", pa.decimal128(38, 2)),
+        ("decimal128(9, 0)", pa.decimal128(9, 0)),
+        ("decimal256(60, 5)", pa.decimal256(60, 5)),
+        ("timestamp[ms, tz=UTC]", pa.timestamp("ms", "UTC")),
+        ("timestamp[ns, tz=+01:00]", pa.timestamp("ns", "+01:00")),
+        ("fixed_size_binary[16]", pa.binary(16)),
+        ("int", pa.int64()),
+        ("duration[s]", pa.duration("s")),
+    ],
+)
+def test_names_are_those_that_arrow_writes(name: str, kind: pa.DataType) -> None:
+    assert type_named(name) == kind
+
+
+@pytest.mark.parametrize("name", ["decimal128(39,2)", "decimal128(x)", "timestamp[h, tz=UTC]", "number", ""])
+def test_other_names_are_refused_with_some_that_are_known(name: str) -> None:
+    with pytest.raises(LoadRefusedError, match=r"is no type; try text, int, .*decimal128"):
+        type_named(name)
+
+
+def test_csv_has_decimals_and_instants(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1.5,2024-01-01T00:00:00Z\n1.555,2024-01-01T02:00:00+02:00\n")
+    options = ReadOptions(RowPlan(""), column_types={"a": "decimal128(38,2)", "b": "timestamp[ms, tz=UTC]"})
+    first, second = values_of(tmp_path / "a.csv", options)
+    assert first == b'{"a":1.50,"b":"2024-01-01T00:00:00.000Z"}'
+    assert second is not None
+    assert second.startswith(b"bad: ")

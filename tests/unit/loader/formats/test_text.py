@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import pytest
+import zstandard
 
 from kafkaprod.loader.bad_rows import dead_letter
 from kafkaprod.loader.finding.inputs import find_sources
@@ -205,3 +208,21 @@ def test_what_is_no_array_comes_with_advice_that_fits(tmp_path: Path, data: byte
 def test_a_delimiter_that_no_text_has_sends_a_file_as_one_record(tmp_path: Path) -> None:
     data = b'{\n  "a": 1\n}\n'
     assert read(written(tmp_path, "document.txt", data), RowPlan("", delimiter=0)) == [data]
+
+
+@pytest.mark.parametrize("last", [b"[" * 5000 + b"]" * 5000, b'{"a":' + b"1" * 5000 + b"}", b'{"a":NaN}'])
+def test_a_last_line_without_an_end_may_be_deeper_than_python_reads(tmp_path: Path, last: bytes) -> None:
+    assert read(written(tmp_path, "a.jsonl", b"{}\n" + last)) == [b"{}", last]
+    (bad,) = read(written(tmp_path, "b.jsonl", last[:-1]))
+    assert isinstance(bad, str)
+    assert "the input is cut off" in bad
+
+
+@pytest.mark.parametrize("inner", ["gz", "zst", "lz4", "xz"])
+def test_what_is_compressed_twice_is_refused(tmp_path: Path, inner: str) -> None:
+    data = {"gz": gzip.compress, "zst": zstandard.compress, "lz4": lz4.frame.compress, "xz": lzma.compress}[inner](
+        b"1\n"
+    )
+    for name, outer in (("a.txt.gz", gzip.compress(data)), ("b.csv.zst", zstandard.compress(data))):
+        with pytest.raises(LoadRefusedError, match=r"is compressed twice: decompress it once"):
+            read(written(tmp_path, name, outer))

@@ -52,6 +52,12 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
         find_sources([str(path)])
 
 
+def test_documents_of_other_programs_are_named(tmp_path: Path) -> None:
+    for names, what in ((["mimetype", "content.xml"], "LibreOffice"), (["[Content_Types].xml", "x.xml"], "Excel")):
+        with pytest.raises(LoadRefusedError, match=f"is a document of {what}.*: save its sheet as CSV"):
+            find_sources([str(make_archive(tmp_path / "a.zip", names))])
+
+
 def test_a_copy_of_an_input_in_another_process_opens_the_archive_again(tmp_path: Path) -> None:
     (source,) = find_sources([str(make_archive(tmp_path / "a.zip", ["a.txt"]))])
     copy = pickle.loads(pickle.dumps(source))
