@@ -25,6 +25,7 @@ load_changes        names the options of a load that differ from those of an ear
 tail                `kafkaprod tail`: show records of a topic
 topics              `kafkaprod topics`: list, create, describe and delete topics
 transactions        `kafkaprod transactions`: list and describe transactions, find those that hang
+writes              `kafkaprod writes`: list the writes with a write_id that a cluster knows, show one, forget one
 main                the tree of subcommands
 broker_arguments    arguments of the commands that run brokers: TLS, logins, Kafka's options
 producer_arguments  arguments of all commands that connect to a cluster

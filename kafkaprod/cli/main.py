@@ -34,6 +34,7 @@ COMMANDS: Final = (
     "tail",
     "topics",
     "transactions",
+    "writes",
     "doctor",
     "perf",
     "broker",

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from kafkaprod.cli.producer_arguments import add_cluster_arguments, count, read_
 from kafkaprod.compression import CODEC_LIST
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.opening.pipes import read_some
+from kafkaprod.marks.calls import WriteBlock
+from kafkaprod.producer import Producer
 from kafkaprod.text import counted, printable
 
 READ_BYTES = 1 << 20
@@ -75,6 +78,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME=VALUE",
         help=f"of the console producer: {', '.join(READER_PROPERTIES)}; --property takes them, too",
     )
+    add(
+        "--write-id",
+        metavar="ID",
+        help="the name of this input: it is written once, however often the command is run, in one transaction",
+    )
     add_cluster_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -90,9 +98,9 @@ def run(options: argparse.Namespace) -> int:
     sent = 0
     producer_options = read_options(options, compression_type=options.codec)
     check_topic(options, producer_options, options.topic, options.partition)
-    with command_producer(producer_options) as producer:
+    with command_producer(producer_options) as producer, _sender(producer, options.write_id) as sender:
         for rows in _limited(settings.blocks(), options.count):
-            producer.send_columns(
+            sender.send_columns(
                 options.topic,
                 rows.value,
                 rows.key,
@@ -104,9 +112,21 @@ def run(options: argparse.Namespace) -> int:
             sent += rows.row_count
             if options.tee:
                 _tee(rows.value, rows.row_count, settings.delimiter)
-    if options.verbose and not options.quiet:
+    if isinstance(sender, WriteBlock) and sender.already_written and not options.quiet:
+        print(f"already written: {counted(sent, 'record')} of {printable(options.write_id)}", file=sys.stderr)
+    elif options.verbose and not options.quiet:
         print(f"{counted(sent, 'record')} sent to {printable(options.topic)}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _sender(producer: Producer, write_id: str | None) -> Iterator[Producer | WriteBlock]:
+    """Yield what sends: the producer, or the block of a write, which is committed at the end."""
+    if write_id is None:
+        yield producer
+        return
+    with producer.transaction(write_id=write_id) as block:
+        yield block
 
 
 def _move_reader_properties(options: argparse.Namespace) -> None:

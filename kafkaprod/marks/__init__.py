@@ -4,6 +4,7 @@ A *write* is what happens once, a *write id* its name in every try, a *try* one 
 a group has committed, in the transaction of the rows; group and transactional id have one name.
 
 calls    writes as a producer's calls: a list, columns or a table in one, or the rows of a block one by one
+listing  the writes that a cluster knows, for commands: list them, and forget one
 write    one try of a write: the order of look, fence, rows, mark, guard and commit
 verdict  whether a mark is that of the same rows
 looks    reading the mark: before and behind the fence, and at the coordinator that has taken the pending mark

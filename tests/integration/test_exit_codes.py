@@ -61,6 +61,7 @@ CASES: dict[str, list[tuple[str, int]]] = {
         ("delete {gone} --if-exists", 0),
         ("rename", 2),
     ],
+    "writes": [("list", 0), ("show no-such-id", 1), ("forget no-such-id", 1), ("show", 2)],
     "transactions": [("list", 0), ("describe no-such-id", 1), ("describe", 2)],
     "doctor": [("-t {there}", 0), ("-t {gone}", 1), ("-X acks=5", 2)],
     "perf": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.cli.main import main
 from kafkaprod.errors import ConfigError, IllegalStateError, WriteConflictError, WriteStaleError, WriteTakenOverError
 from kafkaprod.marks import looks
 from kafkaprod.marks.calls import WriteBlock
@@ -245,3 +248,45 @@ def test_a_fenced_try_waits_for_the_mark_and_never_fences_back(broker: EmbeddedB
     second.close()
     producer.close()
     assert len(broker.records("fenced")) == 1
+
+
+def test_commands_write_once_and_list_show_and_forget(
+    broker: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes(b"one\ntwo\n")
+    server = ("-b", broker.bootstrap_servers)
+    produce = ["produce", "-t", "by-command", "-l", str(lines), "--write-id", "by command", *server]
+    assert main([*produce]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*produce]) == 0
+    assert capsys.readouterr().err == "already written: 2 records of by command\n"
+    lines.write_bytes(b"one\nTWO\n")
+    assert main([*produce]) == 1
+    assert "these have other contents, or another order. Nothing was written" in capsys.readouterr().err
+    assert Counter(record.value for record in broker.records("by-command")) == Counter([b"one", b"two"])
+
+    assert main(["writes", "list", "--prefix", "by ", *server]) == 0
+    assert capsys.readouterr().out.startswith("by command  2 rows  by-command  20")
+    assert main(["writes", "show", "by command", "--json", *server]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 2
+    assert main(["writes", "forget", "by command", *server]) == 0
+    assert main(["writes", "show", "by command", *server]) == 1
+    assert main(["writes", "list", "--prefix", "by ", "--json", *server]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main([*produce]) == 0
+    assert len(broker.records("by-command")) == 4
+
+
+def test_forgetting_fences_a_try_that_is_at_work(broker: EmbeddedBroker) -> None:
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+    calls = producer._writes
+    attempt = WriteTry(producer.config, calls._make_writer, "forgotten-at-work", wait_s=0.2)
+    attempt.open("at-work")
+    calls.pass_on(attempt, "send_many", ("at-work", [b"a"]), {})
+    main(["writes", "forget", "forgotten-at-work", "-b", broker.bootstrap_servers])
+    with pytest.raises(WriteTakenOverError):
+        attempt.commit()
+    attempt.close()
+    producer.close()
+    assert broker.records("at-work") == []

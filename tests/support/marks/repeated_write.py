@@ -1,9 +1,10 @@
 """A process that makes a write with a write_id, and kills itself before or behind one of its steps.
 
-    python -m tests.support.marks.repeated_write SERVERS TOPIC WRITE_ID SHAPE ROWS STEP
+    python -m tests.support.marks.repeated_write SERVERS TOPIC WRITE_ID SHAPE ROWS STEP [PREFIX]
 
 SHAPE is how the rows are sent: table, list, columns, block or asyncio. STEP is `before:NAME` or `behind:NAME` of a call
-in STEPS, or `none`. Rows are the texts of numbers. What became of the write is printed: `wrote N` or `already N`.
+in STEPS, or `none`. Rows are the texts of numbers, behind a prefix. What became of the write is
+printed: `wrote N` or `already N`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def plant(step: str) -> None:
     setattr(owner, attribute, dying)
 
 
-def write(servers: str, topic: str, write_id: str, shape: str, rows: int) -> Any:
+def write(servers: str, topic: str, write_id: str, shape: str, rows: int, prefix: str = "") -> Any:
     """Make the write; return its WriteResult."""
-    values = [b"%d" % row for row in range(rows)]
+    values = [f"{prefix}{row}".encode() for row in range(rows)]
     if shape == "asyncio":
         return asyncio.run(_write_async(servers, topic, write_id, values))
     with Producer(bootstrap_servers=servers, linger_ms=0, batch_size=2_000) as producer:
@@ -67,7 +68,7 @@ def write(servers: str, topic: str, write_id: str, shape: str, rows: int) -> Any
             data = {"value": values, "key": values}
             return producer.send_table(topic, data, key="key", write_id=write_id).write
         if shape == "columns":
-            width = 8
+            width = 8 + len(prefix)
             fixed = b"".join(value.ljust(width) for value in values)
             offsets = memoryview(b"".join((row * width).to_bytes(4, "little") for row in range(rows + 1))).cast("i")
             return producer.send_columns(topic, (offsets, fixed), write_id=write_id).write
@@ -81,9 +82,9 @@ async def _write_async(servers: str, topic: str, write_id: str, values: list[byt
 
 def main() -> None:
     """See the module."""
-    servers, topic, write_id, shape, rows, step = sys.argv[1:]
+    servers, topic, write_id, shape, rows, step, *prefix = sys.argv[1:]
     plant(step)
-    outcome = write(servers, topic, write_id, shape, int(rows))
+    outcome = write(servers, topic, write_id, shape, int(rows), *prefix)
     print("already" if outcome.already_written else "wrote", outcome.rows)
 
 
