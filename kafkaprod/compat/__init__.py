@@ -9,6 +9,7 @@ installation     this engine's producers in place of the originals': install(), 
 aiokafka         from kafkaprod.compat.aiokafka import AIOKafkaProducer
 confluent_kafka  from kafkaprod.compat.confluent_kafka import Producer
 kafka_python     from kafkaprod.compat.kafka_python import KafkaProducer
+known_cluster    what a producer knows of its cluster, by the names of other clients
 submodules       modules of the original package under the names here
 originals        attributes that the original package has and a producer does not need
 translation      what kafka-python and aiokafka do alike: errors become the original's

@@ -28,6 +28,7 @@ from kafkaprod.errors import (
     ProducerClosedError,
 )
 from kafkaprod.log_lines import install, own_lines
+from kafkaprod.metadata.snapshot import ClusterSnapshot
 from kafkaprod.results import holders
 from kafkaprod.text import counted
 from kafkaprod.threads import apart, make_thread
@@ -229,9 +230,19 @@ class EngineHost:
 
 
 class Hosted:
-    """Gives a producer its `repr`. Thread-safe."""
+    """Gives a producer its `repr`, and compat what it looks up. Thread-safe."""
 
     _host: EngineHost
+
+    @property
+    def _known_cluster(self) -> ClusterSnapshot:
+        """The cluster as the producer knows it now: topics are those that it has sent to."""
+        return self._host.engine.metadata.snapshot
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether nothing is sent any more."""
+        return self._host.is_closed or self._host.engine.is_ended
 
     def __repr__(self) -> str:
         host = getattr(self, "_host", None)

@@ -15,6 +15,7 @@ import pytest
 from aiokafka.protocol.admin import CreateTopicsRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
+from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.compat import aiokafka as compat
 from kafkaprod.compat.aiokafka import AIOKafkaProducer, errors
 from kafkaprod.compat.aiokafka.options import engine_options
@@ -245,3 +246,59 @@ async def test_the_partition_of_a_key_is_known_before_it_is_sent(servers: str, t
             assert (await producer.send_and_wait(topic, b"v", key=key)).partition == chosen
         assert producer._partition(topic, 2, None, None, b"k", None) == 2
         assert producer._partition(topic, None, None, None, None, b"v") is None
+
+
+async def test_the_cluster_knows_a_topic_as_soon_as_it_was_sent_to(servers: str, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait(topic, b"x")
+        assert producer.client.cluster.topics()
+        later = f"{topic}-later"
+        assert producer._partition(later, None, None, None, b"k", b"v") is None, "nothing is known of it"
+        await producer.send_and_wait(later, b"x", key=b"k")
+        assert producer.client.cluster.partitions_for_topic(later) == {0, 1, 2}
+        assert producer._metadata.available_partitions_for_topic(later) == {0, 1, 2}
+        assert later in producer._metadata.topics()
+        assert producer._partition(later, None, None, None, b"k", b"v") in {0, 1, 2}
+
+
+async def test_names_that_frameworks_and_health_checks_look_at(servers: str, topic: str) -> None:
+    """kafkaesk and many health endpoints look at the sender's task; kstreams chooses partitions by itself."""
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    assert producer._sender.sender_task is None
+    await producer.start()
+    await producer.send_and_wait(topic, b"x")
+    task = producer._sender.sender_task
+    assert task is not None
+    assert not task.done()
+    everywhere = list(producer._metadata.partitions_for_topic(topic))
+    available = list(producer._metadata.available_partitions_for_topic(topic))
+    assert producer._partitioner(b"key", everywhere, available) in {0, 1, 2}
+    (broker,) = producer._metadata.brokers()
+    assert producer._metadata.controller == broker
+    await producer.stop()
+    assert producer._sender.sender_task is task
+    assert task.done()
+
+
+async def test_a_record_is_retried_for_as_long_as_the_program_says() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=1500, linger_ms=5)
+        await producer.start()
+        await producer.send_and_wait("t", b"x")
+        broker.kill()
+        with pytest.raises(aiokafka.errors.KafkaError):
+            await asyncio.wait_for(producer.send_and_wait("t", b"y"), 15)
+        await asyncio.wait_for(producer.stop(), 15)
+
+
+@pytest.mark.parametrize(
+    ("given", "delivery_ms", "request_ms"),
+    [
+        ({}, 40_000, 40_000),
+        ({"request_timeout_ms": 4000, "linger_ms": 100}, 4000, 3900),
+        ({"linger_ms": 50_000}, 50_001, 1),
+    ],
+)
+def test_request_timeout_ms_bounds_a_delivery(given: dict[str, Any], delivery_ms: int, request_ms: int) -> None:
+    options = AIOKafkaProducer(**given)._options
+    assert (options["delivery_timeout_ms"], options["request_timeout_ms"]) == (delivery_ms, request_ms)

@@ -262,3 +262,14 @@ def test_without_kafka_python_every_error_is_there_with_its_code_and_bases() -> 
             if base.__module__ == "kafka.errors":
                 assert issubclass(ours, getattr(standins, base.__name__)), (name, base)
     assert len(theirs) >= 157
+
+
+def test_a_tracing_agent_finds_the_controller_after_a_send(servers: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=servers)
+    producer.send(topic, b"x").get(10)
+    controller = producer._metadata.controller
+    assert controller is not None
+    assert f"{controller.host}:{controller.port}" == servers
+    assert producer._metadata.partitions_for_topic(topic) == {0, 1, 2}
+    assert producer._metadata.partitions_for_topic("none") is None
+    producer.close()

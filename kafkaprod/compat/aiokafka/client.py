@@ -6,12 +6,15 @@ Faust does its CreateTopics, goes through aiokafka's own client, which connects 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkaprod import AsyncProducer
 from kafkaprod.admin.cluster import describe_cluster
+from kafkaprod.admin.topics import TopicInfo
+from kafkaprod.compat.known_cluster import KnownCluster
 from kafkaprod.compat.originals import original
-from kafkaprod.config import ProducerConfig
 
 _OPTIONS: Final = (
     *("bootstrap_servers", "metadata_max_age_ms", "request_timeout_ms", "retry_backoff_ms", "security_protocol"),
@@ -21,41 +24,36 @@ _OPTIONS: Final = (
 _REQUESTS: Final = ("send", "ready", "fetch_all_metadata", "coordinator_lookup", "add_topic", "set_topics")
 
 
-class Broker(NamedTuple):
-    """A broker, with aiokafka's names."""
+class Cluster(KnownCluster):
+    """Brokers and topics, with the methods of aiokafka's ClusterMetadata.
 
-    nodeId: int
-    host: str
-    port: int
-    rack: str | None
+    Topics that the producer has sent to are as it knows them now; others as the cluster described them when the first
+    of them was looked up.
+    """
 
+    def __init__(self, producer: AsyncProducer) -> None:
+        super().__init__(producer)
+        self._config = producer.config
 
-class Cluster:
-    """Brokers and topics as the cluster described them once, with the methods of aiokafka's ClusterMetadata."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        info = describe_cluster(config, None)
-        self.controller = info.controller_id
-        self._brokers = {Broker(node_id, node.host, node.port, node.rack) for node_id, node in info.brokers.items()}
-        self._topics = info.topics
-
-    def brokers(self) -> set[Broker]:
-        """Return all of them."""
-        return self._brokers
+    @functools.cached_property
+    def _described(self) -> Mapping[str, TopicInfo]:
+        return describe_cluster(self._config, None).topics
 
     def topics(self) -> set[str]:
         """Return the names."""
-        return set(self._topics)
+        return super().topics() | set(self._described)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions; None: there is no such topic."""
-        info = self._topics.get(topic)
-        return None if info is None else {partition.number for partition in info.partitions}
+        known = super().partitions_for_topic(topic)
+        info = self._described.get(topic) if known is None else None
+        return known if info is None else {partition.number for partition in info.partitions}
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return those with a leader; None: there is no such topic."""
-        info = self._topics.get(topic)
-        return None if info is None else {each.number for each in info.partitions if each.leader >= 0}
+        known = super().available_partitions_for_topic(topic)
+        info = self._described.get(topic) if known is None else None
+        return known if info is None else {each.number for each in info.partitions if each.leader >= 0}
 
 
 class Client:
@@ -75,13 +73,13 @@ class Client:
         self._client_id = given["client_id"] or "kafkaprod"
         self._partitions_for = partitions_for
         self._given = given
-        self._config: ProducerConfig | None = None
+        self._producer: AsyncProducer | None = None
         self._cluster: Cluster | None = None
         self._original: Any = None  # aiokafka's client, connected
 
-    def use(self, config: ProducerConfig) -> None:
-        """Take the options of the started producer."""
-        self._config = config
+    def use(self, producer: AsyncProducer) -> None:
+        """Take the started producer."""
+        self._producer = producer
 
     async def stop(self) -> None:
         """Close what was opened."""
@@ -95,12 +93,12 @@ class Client:
 
     @property
     def cluster(self) -> Any:
-        """The cluster's metadata; without aiokafka's client the first look waits for it, and so does the event loop."""
+        """The cluster's metadata; the first look at a topic that was not sent to waits, and so does the event loop."""
         if self._original is not None:
             return self._original.cluster
         if self._cluster is None:
-            assert self._config is not None, "the producer is not started"
-            self._cluster = Cluster(self._config)
+            assert self._producer is not None, "the producer is not started"
+            self._cluster = Cluster(self._producer)
         return self._cluster
 
     async def force_metadata_update(self) -> bool:

@@ -86,9 +86,10 @@ def engine_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_limits(options: dict[str, Any]) -> None:
-    """Set the engine's limits: request_timeout_ms bounds the wait for memory and metadata, as there."""
-    request_ms = options["request_timeout_ms"]
+    """Set the engine's limits: request_timeout_ms bounds deliveries and the waits for memory and metadata."""
+    request_ms, linger_ms = options["request_timeout_ms"], int(options["linger_ms"])
     options["max_block_ms"] = request_ms
+    options["delivery_timeout_ms"] = max(request_ms, linger_ms + 1)
+    options["request_timeout_ms"] = options["delivery_timeout_ms"] - linger_ms
     options["retry_backoff_max_ms"] = max(options["retry_backoff_ms"], 1000)
-    options["delivery_timeout_ms"] = max(120_000, request_ms + int(options["linger_ms"]))
-    options["linger_ms"] = int(options["linger_ms"])
+    options["linger_ms"] = linger_ms

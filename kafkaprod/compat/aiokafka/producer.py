@@ -88,13 +88,26 @@ class AIOKafkaProducer:
         self._closed = False
         self._is_in_transaction = False
         self._outcomes: Outcomes | None = None
-        self._partitioner = partitioner
+        self._given_partitioner = partitioner
         self._client = Client(given, self.partitions_for)
+        self._sender = Sender()
 
     @property
     def client(self) -> Client:
         """Addresses, client id, metadata and requests, as frameworks and instrumentation use them."""
         return self._client
+
+    @property
+    def _metadata(self) -> Any:
+        """The cluster's metadata; kstreams and others look at it there."""
+        return self._client.cluster
+
+    @property
+    def _partitioner(self) -> Any:
+        """What chooses partitions: f(key_bytes, all_partitions, available_partitions)."""
+        if self._given_partitioner is None:
+            self._given_partitioner = original("aiokafka.partitioner", "DefaultPartitioner", __name__)()
+        return self._given_partitioner
 
     def _partition(
         self, topic: str, partition: int | None, key: Any, value: Any, key_bytes: Any, value_bytes: Any
@@ -103,8 +116,9 @@ class AIOKafkaProducer:
         if partition is not None or key_bytes is None:
             return partition
         everywhere = sorted(self._client.cluster.partitions_for_topic(topic) or ())
-        choose = self._partitioner or original("aiokafka.partitioner", "DefaultPartitioner", __name__)()
-        chosen: int = choose(key_bytes, everywhere, everywhere)
+        if not everywhere:
+            return None
+        chosen: int = self._partitioner(key_bytes, everywhere, everywhere)
         return chosen
 
     # -- beginning and end ---------------------------------------------------------------------------------------------
@@ -129,7 +143,8 @@ class AIOKafkaProducer:
             except BaseException:
                 await engine.close(0)
                 raise
-        self._client.use(engine.config)
+        self._client.use(engine)
+        self._sender.start(engine)
         self._outcomes = Outcomes(asyncio.get_running_loop(), is_unacknowledged=self._options["acks"] == 0)
         self._engine = engine
 
@@ -142,6 +157,7 @@ class AIOKafkaProducer:
         await self._client.stop()
         with _theirs():
             await engine.close()
+        self._sender.end()
 
     async def flush(self) -> None:
         """Send everything queued and wait for the outcomes. Failed records do not raise here: see their futures."""
@@ -299,6 +315,31 @@ class AIOKafkaProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+class Sender:
+    """`_sender`, of which health checks look at the task: it ends with the producer."""
+
+    def __init__(self) -> None:
+        self._engine: AsyncProducer | None = None
+        self._task: asyncio.Future[None] | None = None
+
+    def start(self, engine: AsyncProducer) -> None:
+        """Begin with a started producer."""
+        self._engine = engine
+        self._task = asyncio.get_running_loop().create_future()
+
+    def end(self) -> None:
+        """Note that the producer has ended."""
+        if self._task is not None and not self._task.done():
+            self._task.set_result(None)
+
+    @property
+    def sender_task(self) -> asyncio.Future[None] | None:
+        """Done when the producer has ended; None: it was not started."""
+        if self._engine is not None and self._engine._has_ended:
+            self.end()
+        return self._task
 
 
 class TransactionContext:

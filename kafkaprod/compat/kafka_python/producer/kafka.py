@@ -16,6 +16,7 @@ from kafkaprod.compat.kafka_python import options
 from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalStateError, KafkaTimeoutError, translate
 from kafkaprod.compat.kafka_python.partitioner import adapt
 from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
+from kafkaprod.compat.known_cluster import KnownCluster
 from kafkaprod.text import plain_text
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
@@ -68,6 +69,11 @@ class KafkaProducer:
         except BaseException:
             self.close(0)
             raise
+
+    @property
+    def _metadata(self) -> KnownCluster:
+        """The cluster as it is known now; tracing agents look at its controller."""
+        return KnownCluster(self._producer)
 
     def _connect(self) -> None:
         """Wait until the cluster can be reached; raise NoBrokersAvailable after the bootstrap timeout."""
