@@ -142,8 +142,8 @@ class Intake:
         record = call.record
         try:
             future = None
-            if not call.is_prepared and not call.transaction and self.host.is_in_callback:
-                return self._park(call)
+            if not call.is_prepared and not call.transaction and (self.drops is not None or self.host.is_in_callback):
+                return self._park_or_drop(call)
             if not call.is_prepared:
                 queues = yield from self.queues(record.topic, record.partition, call.deadline_ms, make_waiter)
                 self.host.check_still_sending(call.transaction)
@@ -241,8 +241,20 @@ class Intake:
             topic=topic,
         )
 
+    def _park_or_drop(self, call: SendCall) -> DeliveryFuture:
+        """Park a record of a caller that must not wait, or drop it where those hold too much and nothing may wait."""
+        try:
+            return self._park(call)
+        except BufferFullError as error:
+            if self.drops is None:
+                raise
+            why = error
+        dropped = self.drops.error_for(call.record.topic, lambda: why)
+        self._hooks.on_refused(call.record.topic, call.record.partition, copy_to_raise(dropped))
+        return self.drops.drop(dropped, call.record.topic, call.record.partition)
+
     def _park(self, call: SendCall) -> DeliveryFuture:
-        """Keep a record of a delivery callback until the metadata of its topic is there."""
+        """Keep a record of a caller that must not wait until the metadata of its topic is there."""
         record = call.record
         future = parked_record(self._engine.results, record.topic, -1 if record.partition is None else record.partition)
 
@@ -346,8 +358,11 @@ class Intake:
             for name, partition, leader, size, batches in memory_holders(self.accumulator)
         )
         reason = self._engine.sender.why_records_wait()
+        limit = f"within max_block_ms={waited_ms}" if waited_ms else "now, and this call does not wait for it"
+        if not waited_ms and self._can_wait_for_memory and self.host.is_in_callback:
+            limit = "now, for which a delivery callback cannot wait"
         error = BufferFullError(
-            f"no memory for a record of topic {topic!r} within max_block_ms={waited_ms}: {pool.in_use} of "
+            f"no memory for a record of topic {topic!r} {limit}: {pool.in_use} of "
             f"buffer_memory={pool.capacity} bytes in use, most by {holders or 'records being sent'}{slow}{unwell}"
             f"{'' if reason is None else f'; the last error: {reason}'}. "
             f"{'Send less' if slow or is_throttled else 'Raise buffer_memory'}, or find out why these partitions are "

@@ -106,3 +106,12 @@ async def test_a_coroutine_does_not_wait_either() -> None:
         await producer.send_and_wait("t", VALUE)
     assert dropped_count(producer) == sum(future.failed() for future in futures) + 1
     await producer.close(0)
+
+
+def test_a_record_for_a_topic_that_is_not_known_neither_waits_nor_raises(producer: Producer) -> None:
+    futures = [producer.send("unknown", VALUE) for _ in range(20)]
+    failed = [future for future in futures if future.done()]
+    assert 0 < len(failed) < len(futures), "what is kept for its topic takes no more than buffer_memory"
+    assert all(isinstance(future.exception(), BufferFullError) for future in failed)
+    assert dropped_count(producer) == len(failed)
+    assert len(producer.engine.sender.parking) == len(futures) - len(failed)

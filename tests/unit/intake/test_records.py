@@ -213,3 +213,13 @@ def test_send_has_the_same_signature_wherever_it_is_written() -> None:
 def test_blocks_of_an_async_producer_have_the_signatures_of_a_producers() -> None:
     for name in ("send_many", "send_columns", "send_table"):
         assert inspect.signature(getattr(AsyncProducer, name)) == inspect.signature(getattr(Producer, name))
+
+
+def test_a_callback_that_finds_no_memory_hears_that_it_cannot_wait(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.engine.accumulator.set_topic("t", [-1])
+    monkeypatch.setattr(EngineHost, "is_in_callback", True)
+    with pytest.raises(BufferFullError, match=r"no memory .* now, for which a delivery callback cannot wait: "):  # noqa: PT012
+        while True:
+            place.intake.send_blocking("t", b"x" * 10_000, None, None, None, None)
