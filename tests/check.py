@@ -127,12 +127,12 @@ OTHER_TESTS = Step(
 )
 SPARK_TESTS = Step("spark tests", (*PYTEST, "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
-SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "500", "--processes", "1"))
+SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "200", "--processes", "1"))
 FAR_LISTS = (
     [INTEGRATION_TESTS],
-    [MORE_INTEGRATION_TESTS],
-    [OTHER_TESTS, CLUSTER_TESTS, WHEEL],
-    [SPARK_TESTS, SIMULATION, DOCUMENTATION_TESTS],
+    [MORE_INTEGRATION_TESTS, DOCUMENTATION_TESTS],
+    [OTHER_TESTS, CLUSTER_TESTS],
+    [SPARK_TESTS, SIMULATION, WHEEL],
 )
 FAR_STEPS = [step for steps in FAR_LISTS for step in steps]
 
