@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod.errors import ArgumentTypeError, InvalidRecordError
+from kafkaprod.threads import importing
 
 PlainColumn = tuple[str, str, int, list[Any]]  # name, Arrow format, rows, buffers: validity or None first
 
@@ -55,6 +56,13 @@ def is_arrow(values: Any) -> bool:
     return False
 
 
+@importing
+def _pyarrow() -> Any:
+    import pyarrow
+
+    return pyarrow
+
+
 def arrow_table(columns: Mapping[Any, Any]) -> Any:
     """Return columns, some of which `is_arrow`, as a table of pyarrow.
 
@@ -62,7 +70,7 @@ def arrow_table(columns: Mapping[Any, Any]) -> Any:
         InvalidRecordError: A column has no Arrow form, or pyarrow is missing.
     """
     try:
-        import pyarrow as pa
+        pa = _pyarrow()
     except ImportError as error:
         raise InvalidRecordError("a mapping with series or Arrow arrays needs pyarrow: give a frame instead") from error
     arrays = []
@@ -80,8 +88,7 @@ def arrow_table(columns: Mapping[Any, Any]) -> Any:
 
 def _arrow_type(text: str) -> Any:
     """Return pyarrow's type of a format of the Arrow C interface, of those that `plain_column` has."""
-    import pyarrow as pa
-
+    pa = _pyarrow()
     if text.startswith("ts"):
         units = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
         return pa.timestamp(units[text[2]], text.partition(":")[2] or None)

@@ -100,6 +100,8 @@ def _rows_as_batch(rows: Sequence[Any], names: dict[str, None]) -> ArrowBatch:
         if not isinstance(row, Mapping):
             raise ArgumentTypeError(f"row {index} must be a mapping, as the first one, not {type(row).__name__}")
         names.update(dict.fromkeys(row))
+    if not names:
+        raise InvalidRecordError(f"none of the {len(rows)} rows has a column: there is nothing to make a record of")
     return ArrowBatch.from_columns([plain_column(name, [row.get(name) for row in rows]) for name in names])
 
 

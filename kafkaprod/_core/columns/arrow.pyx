@@ -46,10 +46,11 @@ from kafkaprod._core.columns.arrow_schema cimport (
     TIMESTAMP,
     UINT64,
     UNSUPPORTED,
+    UUIDS,
     read_field,
 )
 from kafkaprod._core.columns.arrow_structs cimport ArrowArray, ArrowSchema
-from kafkaprod._core.columns.arrow_values cimport python_value
+from kafkaprod._core.columns.arrow_values cimport python_value, uuid_texts
 from kafkaprod._core.columns.columns cimport (
     FIXED,
     NULLS,
@@ -381,11 +382,7 @@ cdef class ArrowBatch:
         return list(numbers), ids
 
     def to_pylist(self, indexes, Py_ssize_t first, Py_ssize_t end):
-        """Rows first .. end as dicts of Python objects: slow, for Avro, previews and tests.
-
-        Timestamps are datetimes (aware if the column has a zone), dates dates, times times, decimals Decimals. Raises
-        OverflowError for a time beyond those of datetime, UnicodeDecodeError for a text that is not UTF-8.
-        """
+        """Rows first .. end as dicts of Python objects: slow, for Avro and tests. Raises as `python_value`."""
         columns = [((<Field>self.fields[i]).name, i) for i in indexes]
         for _, i in columns:
             self.node(i)
@@ -519,6 +516,8 @@ cdef Column _column_of(const ArrowNode *node, OwnedArray owner, str name, str ty
         column.c.view_buffer_sizes = node.view_buffer_sizes
         column.c.view_buffer_count = node.view_buffer_count
     elif kind == FIXED_BINARY:
+        if node.meaning == UUIDS:
+            return uuid_texts(node)
         column.c.layout = FIXED
         column.c.data = node.values
         column.c.width = node.width

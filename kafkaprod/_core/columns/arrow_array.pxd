@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 
 from kafkaprod._core.columns.arrow_schema cimport (
     FIXED_LIST, INT8, INT16, INT32, INT64, LIST32, LIST64, LIST_VIEW32, MAP, UINT16, UINT32, UINT64, Field, Kind,
+    Meaning,
 )
 from kafkaprod._core.columns.arrow_structs cimport ArrowArray
 from kafkaprod._core.machine.lock cimport load_i32, load_i64
@@ -13,6 +14,7 @@ cdef struct ArrowNode:
     # Row i is at place offset + i of each buffer; the children of a struct have the struct's rows.
     Kind kind
     Kind index_kind                 # DICTIONARY
+    Meaning meaning
     int32_t width
     int32_t scale
     int32_t units_per_second

@@ -107,6 +107,7 @@ cdef class OwnedArray:
         node.has_zone = field.timezone is not None
         node.offset = array.offset + offset
         node.length = length
+        node.meaning = field.meaning
         node.key = field.json_key
         node.key_length = len(field.json_key)
         if field.kind == NULL_TYPE:

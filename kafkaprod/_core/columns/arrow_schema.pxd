@@ -43,6 +43,13 @@ cdef enum Kind:
     DICTIONARY          # of `dictionary`, by indices of the integer kind `index_kind`
 
 
+cdef enum Meaning:
+    # What values of an extension type stand for, where that is not what they are stored as.
+    PLAIN_VALUES
+    UUIDS               # FIXED_BINARY of 16 bytes
+    BOOLEANS            # INT8
+
+
 cdef class Field:
     """Name and type of one column, with its children. Immutable."""
 
@@ -57,6 +64,7 @@ cdef class Field:
     cdef int32_t zone_offset_s      # of `timezone`, if it is a fixed one; else 0
     cdef readonly tuple children
     cdef readonly Field dictionary
+    cdef Meaning meaning
     cdef bytes json_key             # '"name":', escaped
 
 

@@ -5,7 +5,8 @@ only a column that is used is complained about.
 """
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
 from kafkaprod._core.machine.types cimport forbid_new
 
 from json.encoder import encode_basestring
@@ -16,8 +17,17 @@ from kafkaprod.errors import InvalidRecordError
 cdef enum:
     MOST_DEPTH = 64                 # of nested types: beyond it a schema is taken for a circle
     MOST_CHILDREN = 1 << 20
+    MOST_PAIRS = 1 << 16            # of metadata
+    MOST_METADATA = 1 << 26         # bytes of one key or value
+    UUID_BYTES = 16
     MOST_FIELDS = 1 << 17           # nested ones included
 
+# Extension types whose storage is no form of their values: a column of them that is used is refused by this name.
+cdef dict OPAQUE = {
+    "arrow.parquet.variant": "variant",
+    "parquet.variant": "variant",
+    "pandas.period": "period of pandas",
+}
 cdef dict PLAIN = {
     "n": (NULL_TYPE, 0, "null"),
     "b": (BOOL, 0, "bool"),
@@ -84,12 +94,50 @@ cdef Field _read_field(const ArrowSchema *schema, str path, int depth, int64_t *
     field.json_key = encode_basestring(field.name).encode("utf-8", "replace") + b":"
     field.children = tuple([_read_field(schema.children[i], f"{path}[{i}]", depth + 1, left) for i in range(schema.n_children)])
     _read_format(field, (<bytes>schema.format).decode("utf-8", "replace"))
+    if schema.metadata is not NULL:
+        _read_extension(field, _extension_of(schema.metadata, path))
     if schema.dictionary is not NULL:
         field.dictionary = _read_field(schema.dictionary, f"{path}.dictionary", depth + 1, left)
         field.type_name = f"dictionary<values={field.dictionary.type_name}, indices={field.type_name}>"
         field.index_kind = field.kind
         field.kind = DICTIONARY if INT8 <= field.kind <= UINT64 else UNSUPPORTED
     return field
+
+
+cdef int _read_extension(Field field, str name) except -1:
+    """Note what the values of an extension type mean; those whose storage is not what they are become UNSUPPORTED."""
+    if name == "arrow.uuid" and field.kind == FIXED_BINARY and field.width == UUID_BYTES:
+        field.meaning = UUIDS
+    elif name == "arrow.bool8" and field.kind == INT8:
+        field.meaning = BOOLEANS
+    elif name in OPAQUE:
+        field.kind = UNSUPPORTED
+        field.type_name = OPAQUE[name]
+    return 0
+
+
+cdef str _extension_of(const char *metadata, str path):
+    """Return the name of the extension type in the metadata of a field; "" if it has none.
+
+    Source: Arrow C data interface, "ArrowSchema.metadata": the number of pairs, then length and bytes of each part.
+    """
+    cdef int32_t count
+    cdef int32_t length
+    cdef int32_t i
+    memcpy(&count, metadata, 4)
+    metadata += 4
+    key = b""
+    for i in range(2 * min(max(count, 0), MOST_PAIRS)):
+        memcpy(&length, metadata, 4)
+        if not 0 <= length <= MOST_METADATA:
+            raise InvalidRecordError(f"the Arrow schema{path} has metadata of {length} bytes")
+        text = metadata[4:4 + length]
+        metadata += 4 + length
+        if i % 2 == 0:
+            key = text
+        elif key == b"ARROW:extension:name":
+            return text.decode("utf-8", "replace")
+    return ""
 
 
 cdef int _read_format(Field field, str text) except -1:

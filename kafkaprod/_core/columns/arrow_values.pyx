@@ -31,8 +31,9 @@ from kafkaprod._core.columns.arrow_schema cimport (
     UINT64,
     Kind,
 )
-from kafkaprod._core.columns.columns cimport wrapping_difference
+from kafkaprod._core.columns.columns cimport PLACES, Column, Place, wrapping_difference
 from kafkaprod._core.machine.lock cimport load_i32, load_i64
+from kafkaprod._core.records.record_view cimport NULL_LENGTH
 
 import datetime
 import decimal
@@ -41,6 +42,8 @@ import zoneinfo
 from kafkaprod.errors import InvalidRecordError
 
 EPOCH = datetime.datetime(1970, 1, 1)
+
+cdef const char *HEX = "0123456789abcdef"
 
 
 cdef float float_of_half(uint16_t half) noexcept nogil:
@@ -55,6 +58,41 @@ cdef float float_of_half(uint16_t half) noexcept nogil:
         memcpy(&number, &bits, 4)
         number *= <float>5.192296858534828e+33
     return -number if half & 0x8000 else number
+
+
+cdef void write_uuid(char *text, const char *data) noexcept nogil:
+    """Write the UUID_TEXT characters of a UUID: groups of 4, 2, 2, 2 and 6 bytes, in lower case."""
+    cdef int i
+    cdef unsigned char byte
+    for i in range(UUID_BYTES):
+        if i == 4 or i == 6 or i == 8 or i == 10:
+            text[0] = c"-"
+            text += 1
+        byte = <unsigned char>data[i]
+        text[0] = HEX[byte >> 4]
+        text[1] = HEX[byte & 15]
+        text += 2
+
+
+cdef Column uuid_texts(const ArrowNode *node):
+    """A column of UUIDs as their texts, as people write them."""
+    cdef Column column = Column.__new__(Column)
+    cdef Place *places = <Place *>column._allocate(node.length, sizeof(Place))
+    cdef char *text = <char *>column._allocate(node.length, UUID_TEXT)
+    cdef int64_t i
+    column.row_count = node.length
+    column.c.layout = PLACES
+    column.c.places = places
+    column.c.longest = UUID_TEXT
+    with nogil:
+        for i in range(node.length):
+            places[i].data = NULL
+            places[i].length = NULL_LENGTH
+            if is_valid(node, i):
+                places[i].data = text + UUID_TEXT * i
+                places[i].length = UUID_TEXT
+                write_uuid(text + UUID_TEXT * i, node.values + UUID_BYTES * (node.offset + i))
+    return column
 
 
 cdef object changed_error():

@@ -22,6 +22,7 @@ from kafkaprod._core.columns.arrow_array cimport (
 from kafkaprod._core.columns.arrow_schema cimport (
     BINARY32,
     BOOL,
+    BOOLEANS,
     DATE32,
     DATE64,
     DECIMAL,
@@ -39,10 +40,11 @@ from kafkaprod._core.columns.arrow_schema cimport (
     STRUCT,
     TIMESTAMP,
     UINT64,
+    UUIDS,
     Field,
     Kind,
 )
-from kafkaprod._core.columns.arrow_values cimport bytes_at, changed_error, float_of_half
+from kafkaprod._core.columns.arrow_values cimport UUID_TEXT, bytes_at, changed_error, float_of_half, write_uuid
 from kafkaprod._core.columns.columns cimport OFFSETS64, Column
 from kafkaprod._core.machine.lock cimport load_i32
 from kafkaprod._core.records.integers cimport to_int64
@@ -226,7 +228,9 @@ cdef int append_value(Output *out, const ArrowNode *node, int64_t i, bint ignore
     p = reserve(out, SCALAR_ROOM)
     if p is NULL:
         return -1
-    if INT8 <= kind < UINT64:
+    if kind == INT8 and node.meaning == BOOLEANS:
+        p = write_bool(p, node.values[place] != 0)
+    elif INT8 <= kind < UINT64:
         p = write_integer(p, integer_at(kind, node.values, place))
     elif kind == FLOAT64:
         p = write_double(p, (<const double *>node.values)[place])
@@ -302,7 +306,18 @@ cdef int append_sized(Output *out, const ArrowNode *node, int64_t i, bint ignore
         return bad_place(out)
     if kind == STRING32 or kind == STRING64 or kind == STRING_VIEW:
         return append_string(out, data, size)
-    return append_base64(out, data, size)
+    return append_uuid(out, data) if node.meaning == UUIDS else append_base64(out, data, size)
+
+
+cdef int append_uuid(Output *out, const char *data) noexcept nogil:
+    cdef char *p = reserve(out, UUID_TEXT + 2)
+    if p is NULL:
+        return -1
+    p[0] = c'"'
+    write_uuid(p + 1, data)
+    p[UUID_TEXT + 1] = c'"'
+    out.size += UUID_TEXT + 2
+    return 0
 
 
 cdef int append_struct(Output *out, const ArrowNode *node, int64_t i, bint ignores_nulls) noexcept nogil:
@@ -381,6 +396,13 @@ cdef int _check_type(Field field, str path) except -1:
             raise InvalidRecordError(
                 f"column {path!r}: keys of a JSON object are strings, integers or booleans, not {key.type_name}"
             )
+        for child in (<Field>field.children[0]).children:   # whatever the producer calls keys and values
+            _check_type(child, f"{path}.{child.name}")
+        return 0
+    if field.kind == STRUCT and len({(<Field>child).name for child in field.children}) < len(field.children):
+        names = [(<Field>child).name for child in field.children]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidRecordError(f"column {path!r} has two fields {twice!r}: rename one")
     if field.kind == 0:
         raise InvalidRecordError(f"column {path!r} has type {field.type_name}, which has no form in JSON: cast it first")
     for child in field.children:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -136,3 +137,32 @@ def test_periods_of_pandas_are_refused_by_name(shape: str) -> None:
     }[shape]
     with pytest.raises(KafkaError, match="column 'p' holds periods of pandas"):
         sent(data)
+
+
+def test_rows_without_any_column_are_refused() -> None:
+    empty: list[dict[str, int]] = [{}, {}]
+    for rows in (empty, iter(empty)):
+        with pytest.raises(InvalidRecordError, match="none of the 2 rows has a column"):
+            sent(rows)
+    assert sent([{}, {"a": 1}]) == ['{"a":null}', '{"a":1}']
+    assert sent([]) == []
+
+
+@pytest.mark.parametrize("name", ["arrow.parquet.variant", "parquet.variant", "pandas.period"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_extension_type_whose_storage_is_not_its_value_is_refused_where_it_is_used(name: str, nested: bool) -> None:
+    storage = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
+    field = pa.field("v", storage, metadata={"PARQUET:field_id": "1", "ARROW:extension:name": name})
+    array = pa.array([{"metadata": b"", "value": b""}], storage)
+    if nested:
+        array = pa.StructArray.from_arrays([array], fields=[field])
+        field = pa.field("v", array.type)
+    table = pa.Table.from_arrays([pa.array([1]), array], schema=pa.schema([("id", pa.int64()), field]))
+    with pytest.raises(InvalidRecordError, match=r"column 'v.*' has type (variant|period of pandas)"):
+        sent(table)
+    assert sent(table.select(["id"])) == ['{"id":1}']
+
+
+def test_variant_of_duckdb_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRecordError, match="column 'v' has type variant, which has no form in JSON"):
+        sent(duckdb.sql("select 1 id, {'a': 1, 'b': 'x'}::variant v"))
