@@ -40,6 +40,8 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
     add("-D", "--delimiter", default="\\n", metavar="CHAR", help="ends a line (default: %(default)s)")
     add("--separator", metavar="CHAR", help="between the fields of CSV (default: a comma)")
     add("--quote", metavar="CHAR", help='around fields of CSV (default: ")')
+    add("--escape", default="", metavar="CHAR", help="stands before a quote, or itself, in a quoted field of CSV: "
+        "Spark writes a backslash (default: a quote is written twice)")  # fmt: skip
     add("--skip-lines", type=whole, default=0, metavar="N", help="leave out N lines above the column names of CSV, or "
         "above its first row with --column-names")  # fmt: skip
     add("--comment", default="", metavar="PREFIX", help="leave out lines of CSV that begin with it")
@@ -185,6 +187,11 @@ def reading_of(options: argparse.Namespace) -> ReadOptions:
     )
     separator = None if options.separator is None else chr(_byte(options.separator, "--separator"))
     quote = None if options.no_quote else chr(_byte(options.quote or '"', "--quote"))
+    escape = "" if not options.escape else chr(_byte(options.escape.replace("\\", "\\\\"), "--escape"))
+    if escape and (quote is None or escape in (quote, separator or ",", "\r", "\n")):
+        raise ConfigError(
+            f"--escape {escape!r} cannot be the quote, the separator or a line end, nor be without quotes"
+        )
     if quote is not None and quote in (separator or ",", "\r", "\n"):
         raise ConfigError(f"--quote {quote!r} cannot be the separator or a line end")
     return ReadOptions(
@@ -198,6 +205,7 @@ def reading_of(options: argparse.Namespace) -> ReadOptions:
         tuple(options.null),
         options.skip_lines,
         options.comment,
+        escape,
         options.elements,
     )
 
@@ -228,6 +236,7 @@ def check_formats(options: argparse.Namespace, sources: Sequence[Source]) -> Non
         "--null": bool(options.null),
         "--skip-lines": options.skip_lines > 0,
         "--comment": bool(options.comment),
+        "--escape": bool(options.escape),
         "--column-names": options.column_names is not None,
     }
     if options.table_version is not None and all(source.table_version is None for source in sources):
@@ -311,7 +320,7 @@ def fingerprint_of(
     if not any(source.format in ("csv", "tsv") for source in sources):
         del wanted["plan"]["max_row_bytes"]  # only in CSV does it decide where a row ends
         wanted["column_names"] = wanted.pop("columns")  # where earlier versions have it
-    for name in ("columns", "skip_lines", "comment", "elements"):  # which no load of an earlier version had
+    for name in ("columns", "skip_lines", "comment", "escape", "elements"):  # which no load of an earlier version had
         if not wanted.get(name):
             wanted.pop(name, None)
     if forms:  # not where there are none: loads of earlier versions can be resumed

@@ -67,6 +67,7 @@ _OPTIONS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("nulls", "--null", _as_list),
     ("skip_lines", "--skip-lines", _as_text),
     ("comment", "--comment", repr),
+    ("escape", "--escape", repr),
     ("elements", "--elements", _as_text),
     ("forms", "what is written in another form since version 0.1", _as_list),
     ("folder_columns", "columns of folders' names", _as_list),

@@ -31,6 +31,7 @@ cdef struct CsvText:
     Py_ssize_t max_row_bytes
     char separator
     int quote                   # -1: none
+    int escape                  # -1: none
     bint is_last
 
 
@@ -48,6 +49,8 @@ cdef Py_ssize_t end_of_quoted(CsvText *text, Py_ssize_t at, RowStatus *status) n
     """Position behind the closing quote of the field whose opening quote is before `at`."""
     cdef Py_ssize_t limit = text.start + text.max_row_bytes
     cdef const char *found
+    cdef Py_ssize_t begin
+    cdef Py_ssize_t escapes
     cdef bint may_go_on
     if limit > text.size:
         limit = text.size
@@ -55,7 +58,14 @@ cdef Py_ssize_t end_of_quoted(CsvText *text, Py_ssize_t at, RowStatus *status) n
         found = <const char *>memchr(text.data + at, text.quote, <size_t>(limit - at))
         if found is NULL:
             break
+        begin = at
         at = found - text.data + 1
+        if text.escape >= 0:
+            escapes = at - 1
+            while escapes > begin and text.data[escapes - 1] == <char>text.escape:
+                escapes -= 1
+            if (at - 1 - escapes) % 2 == 1:
+                continue        # the quote is text
         if at == text.size and not text.is_last:
             status[0] = ROW_INCOMPLETE_C
             return at
@@ -123,7 +133,7 @@ cdef RowStatus split_rows(CsvText *text, ViewList *rows, Py_ssize_t max_rows) no
 
 
 def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t max_row_bytes,
-              Py_ssize_t max_rows=MAX_TEXT_BYTES):
+              Py_ssize_t max_rows=MAX_TEXT_BYTES, int escape=-1):
     """Cut CSV into rows, which end with a line feed, a carriage return or both, outside of quoted fields.
 
     A field is quoted if its first byte is a quote; in it two quotes are one, and a single one ends it. A row is malformed
@@ -133,6 +143,7 @@ def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t
     Args:
         data: Buffer of less than 2 GiB. separator: the byte between fields. quote: -1 for none. is_last: no more text
         follows. max_row_bytes: see above. max_rows: to cut at most.
+        escape: in a quoted field, a quote behind an odd number of it does not end the field; -1 for none.
     Returns: (views of the rows, their number, bytes used, {place of a malformed row: ROW_OPEN_QUOTE or
         ROW_TEXT_AFTER_QUOTE}); the bytes left are the beginning of the next row.
     Sources: RFC 4180, section 2.
@@ -152,6 +163,7 @@ def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t
         text.max_row_bytes = min(max_row_bytes, <Py_ssize_t>MAX_TEXT_BYTES + 1)    # no text is as long
         text.separator = separator
         text.quote = quote
+        text.escape = escape
         text.is_last = is_last
         while text.start < text.size and rows.count < max_rows and status != ROW_INCOMPLETE_C:
             with nogil:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +52,7 @@ class CsvOptions:
         separator: Between fields.
         is_separator_given: The user named the separator.
         quote: Around fields; None: nowhere.
+        escape: Stands before a quote, or itself, in a quoted field; empty: a quote is written twice.
         types: Column -> pyarrow type name; others are text.
         infers_types: Other columns have the types of their first values; see csv_types.
         names: The names of the columns, and the first line is a row; None: the first line has them.
@@ -63,6 +64,7 @@ class CsvOptions:
     separator: str = ","
     is_separator_given: bool = False
     quote: str | None = '"'
+    escape: str = ""
     types: dict[str, str] = field(default_factory=dict)
     infers_types: bool = False
     names: list[str] | None = None
@@ -132,7 +134,8 @@ class CsvReader:
     def _split_rows(self, text: TextBytes, is_last: bool, max_rows: int) -> Cut:
         quote = -1 if self._options.quote is None else ord(self._options.quote)
         separator, limit = ord(self._options.separator), self._plan.max_row_bytes
-        views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows)
+        escape = ord(self._options.escape) if self._options.escape else -1
+        views, count, used, malformed = split_csv(text, separator, quote, is_last, limit, max_rows, escape)
         return Cut(views, count, used, malformed=malformed)
 
     # -- names and types -----------------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ class CsvReader:
 
         try:
             read = pc.ReadOptions(autogenerate_column_names=True)
-            return int(pc.read_csv(pa.py_buffer(row + b"\n"), read, self._parse_options()).num_columns)
+            return int(pc.read_csv(pa.py_buffer(self._unescaped(row) + b"\n"), read, self._parse_options()).num_columns)
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return 1
 
@@ -238,7 +241,8 @@ class CsvReader:
         import pyarrow.csv as pc
 
         try:
-            names = list(pc.read_csv(pa.py_buffer(line + b"\n"), parse_options=self._parse_options()).schema.names)
+            text = pa.py_buffer(self._unescaped(line) + b"\n")
+            names = list(pc.read_csv(text, parse_options=self._parse_options()).schema.names)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             hint = ": use --encoding NAME" if isinstance(error, UnicodeDecodeError) else ""
             raise LoadRefusedError(f"{self._source.name}: the first line has no column names: {error}{hint}") from error
@@ -270,9 +274,10 @@ class CsvReader:
 
     def _parsed(self, piece: Piece, row: int) -> RowBlock:
         text: bytes | memoryview = piece.text[: piece.used]
-        if self._options.comment and has_comment(text, self._options.comment):
+        has_escape = bool(self._options.escape) and self._options.escape.encode() in bytes(text)
+        if has_escape or (self._options.comment and has_comment(text, self._options.comment)):
             column = _column(piece)
-            text = b"".join((column[place] or b"") + b"\n" for place in range(piece.row_count))
+            text = b"".join(self._unescaped(column[place] or b"") + b"\n" for place in range(piece.row_count))
         table = "malformed" if piece.malformed else self._parse(text)
         bad: list[BadRow] = []
         places: Places | None = None
@@ -318,6 +323,22 @@ class CsvReader:
         keep = _places_without(table.num_rows, list(reasons))
         return table.take(keep), among[keep], bad
 
+    def _unescaped(self, row: bytes) -> bytes:
+        """Return a row with quotes that are written twice, as pyarrow reads them without changing other fields.
+
+        Its own option takes an escape out of fields without quotes, too: a path would lose its backslashes.
+        """
+        escape, quote = self._options.escape.encode(), (self._options.quote or "").encode()
+        if not escape or escape not in row:
+            return row
+        field, escaped = _escapes(self._options.separator.encode(), quote, escape)
+
+        def twice(found: re.Match[bytes]) -> bytes:
+            inner = escaped.sub(lambda part: 2 * quote if part[1] == quote else part[1], found[2])
+            return found[1] + quote + inner + quote
+
+        return field.sub(twice, row)
+
     def _parse_options(self) -> Any:
         import pyarrow.csv as pc
 
@@ -352,7 +373,7 @@ class CsvReader:
         todo.reverse()
         while todo:
             first, last = todo.pop()
-            table = self._parse(b"\n".join(lines[first:last]) + b"\n")
+            table = self._parse(b"\n".join(map(self._unescaped, lines[first:last])) + b"\n")
             if not isinstance(table, str) and table.num_rows == last - first:
                 good.append(table)
                 places.extend(range(first, last))
@@ -365,6 +386,14 @@ class CsvReader:
         empty = pa.table({name: pa.array([], kind) for name, kind in self._schema.items()})
         found = pa.concat_tables(good, promote_options="permissive") if good else empty
         return found, bad, np.array(places, dtype=np.intp)
+
+
+@cache
+def _escapes(separator: bytes, quote: bytes, escape: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return what finds quoted fields, and in them what is escaped."""
+    q, e = re.escape(quote), re.escape(escape)
+    field = rb"(\A|%s)%s((?:[^%s%s]++|%s.|%s%s|%s)*+)%s" % (re.escape(separator), q, q, e, e, q, q, e, q)
+    return re.compile(field, re.DOTALL), re.compile(rb"%s([%s%s])" % (e, q, e), re.DOTALL)
 
 
 def _column(piece: Piece) -> Column:

@@ -41,6 +41,7 @@ class ReadOptions:
         nulls: Texts besides the empty one that stand for null in CSV columns that are not text.
         skip_lines: Lines above the column names of CSV, or its first row, that are left out.
         comment: Begins lines of CSV that are left out; empty: there are none.
+        escape: Stands before a quote, or itself, in a quoted field of CSV; empty: there is none.
         elements: The field of a JSON object whose array has the rows; empty: the whole file is the array.
     """
 
@@ -54,6 +55,7 @@ class ReadOptions:
     nulls: tuple[str, ...] = ()
     skip_lines: int = 0
     comment: str = ""
+    escape: str = ""
     elements: str = ""
 
 
@@ -184,6 +186,7 @@ def csv_options(source: Source, options: ReadOptions) -> CsvOptions:
         separator=options.separator or ("\t" if source.format == "tsv" else ","),
         is_separator_given=options.separator is not None,
         quote=options.quote,
+        escape=options.escape,
         types=dict(options.column_types),
         infers_types=options.infer_types,
         names=options.column_names,

@@ -34,6 +34,7 @@ def fingerprint(*flags: str) -> dict[str, object]:
         (("--column-names", "a"), (), ["--columns or --column-names was a, now not given"]),
         (("-p", "0"), ("-p", "1"), ["--partition was 0, now 1"]),
         (("--skip-lines", "2"), (), ["--skip-lines was 2, now not given"]),
+        ((), ("--escape", "\\"), ["--escape was not given, now '\\\\'"]),
         ((), ("--comment", "#"), ["--comment was not given, now '#'"]),
         ((), ("--elements", "features"), ["--elements was not given, now features"]),
         ((), ("--separator", ";"), ["--separator was not given, now ';'"]),
