@@ -48,6 +48,7 @@ from kafkaprod.loader.opening.pipes import input_name
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.manifest import Manifest
 from kafkaprod.loader.positions.manifest_file import ManifestFile
+from kafkaprod.loader.positions.recovery import is_empty
 from kafkaprod.loader.preview import print_preview
 from kafkaprod.loader.progress import Quiet
 from kafkaprod.loader.reports.report import LoadReport
@@ -189,7 +190,7 @@ def _load(
     if options.engine == "spark":
         assert file is not None
         work = partial(_load_on_spark, options, load, settings, new_sink, file, manifest, client, sources, reading)
-    return _work(options, load, work, sources, sink, progress, can_resume=file is not None)
+    return _work(options, load, work, sources, sink, progress, client, can_resume=file is not None)
 
 
 def _load_in_transactions(
@@ -216,7 +217,7 @@ def _load_in_transactions(
     report = LoadReport(options.topic, retention_ms=settings.retention_ms)
     job = Job(sources, reading, settings, sink, progress, None, report)
     load = TransactionalLoad(job, client, transactional_id, resumes=options.resume, restarts=options.restart)
-    return _work(options, load, load.run, sources, sink, progress, can_resume=True)
+    return _work(options, load, load.run, sources, sink, progress, client, can_resume=True)
 
 
 def _work(
@@ -226,6 +227,7 @@ def _work(
     sources: list[Source],
     sink: BadRowSink,
     progress: Quiet,
+    client: ClusterClient,
     *,
     can_resume: bool,
 ) -> int:
@@ -256,6 +258,13 @@ def _work(
     if options.key is not None and load.report.has_keys is False:
         print(
             f"kafkaprod load: --key {options.key}: no row has such a key, all keys are null or empty", file=sys.stderr
+        )
+    if load.report.passed_count and not load.report.sent_count and is_empty(client, options.topic):
+        load.report.passed_count = 0
+        print(
+            f"kafkaprod load: the log of topic {printable(options.topic)!r} is empty: the records of this load were "
+            "deleted, by retention or on request. --restart sends them again",
+            file=sys.stderr,
         )
     if expired := load.report.expired(time.time_ns() // 1_000_000):
         print(f"kafkaprod load: {expired}", file=sys.stderr)

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic, log_offsets
@@ -425,3 +427,23 @@ def test_a_load_ends_soon_when_another_cluster_comes_back_in_the_middle(tmp_path
         assert again.code == 1
         assert "began with the cluster of id" in again.err
         assert rig.values() == []
+
+
+@pytest.mark.parametrize("more", [(), ("--transactional-id", "complete")])
+def test_a_complete_load_whose_records_were_deleted_does_not_claim_them(
+    rig: LoadRig, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"1\n2\n3\n")
+    rig.create(1)
+    rig.transactional_id = more[1] if more else None
+    assert rig.run(str(path)).code == 0
+    again = rig.run(str(path), "--resume")
+    assert "3 records already in the log" in again.err
+    admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+    for deleted in admin.delete_records([TopicPartition(rig.topic, 0, OFFSET_END)]).values():
+        assert deleted.result(timeout=30).low_watermark >= 3
+    again = rig.run(str(path), "--resume")
+    assert again.code == 0
+    assert "is empty: the records of this load were deleted, by retention or on request. --restart" in again.err
+    assert "already in the log" not in again.err

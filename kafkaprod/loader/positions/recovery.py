@@ -92,6 +92,11 @@ def check_complete(client: ClusterClient, manifest: Manifest) -> None:
             )
 
 
+def is_empty(client: ClusterClient, topic: str) -> bool:
+    """Return whether all records of a topic were deleted, or there were none. Raises KafkaError."""
+    return log_offsets(client, topic, EARLIEST) == log_offsets(client, topic, LATEST)
+
+
 def _check_identity(client: ClusterClient, manifest: Manifest) -> None:
     """Refuse another topic of the same name, or another cluster: their offsets mean nothing for this load."""
     cluster = client.metadata([manifest.topic])
