@@ -37,7 +37,7 @@ BUDGETS: Final = {
     "broker/server": 1350,
     "broker/settings": 1490,
     "broker/storage": 4600,
-    "cli": 3800,
+    "cli": 3830,
     "compat": 3290,
     "compression": 360,
     "config": 3040,
