@@ -57,7 +57,12 @@ def _write(df: DataFrame, options: Mapping[str, Any], stream: StreamRun | None) 
         check_transactions(parsed)
         if is_batch and parsed.write_id:
             check_earlier(df, plan, parsed.transactions)
-    rows = df.mapInArrow(partial(report_task, plan), REPORT_SCHEMA).collect()
+    run: Any = partial(report_task, plan)
+    names = df.schema.names
+    if any("." in name or "`" in name for name in names) or len({name.lower() for name in names}) < len(names):
+        # mapInArrow looks columns up by name, and takes a dot for a field of a struct, and one case for the other.
+        df, run = df.toDF(*(f"c{i}" for i in range(len(names)))), partial(report_task, plan, names=names)
+    rows = df.mapInArrow(run, REPORT_SCHEMA).collect()
     report = WriteReport.sum(
         sorted((WriteReport.from_json(row.report) for row in rows), key=lambda task: task.partition)
     )

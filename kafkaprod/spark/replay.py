@@ -68,7 +68,8 @@ def check_frame(df: DataFrame, options: TransactionOptions) -> None:
     Spark Connect does not show the plan; there only the rows of repeated tasks are compared.
 
     Raises:
-        ConfigError: It computes random or current values, or Spark may choose other partitions.
+        ConfigError: It computes random or current values, has a limit without an order, or Spark may choose other
+            partitions.
     """
     if options.verify == CONTENT or not hasattr(df, "_jdf"):
         return
@@ -77,13 +78,47 @@ def check_frame(df: DataFrame, options: TransactionOptions) -> None:
     if not execution.analyzed().deterministic():
         raise ConfigError(
             "delivery=transactional needs the same rows when a partition is computed again, but this DataFrame has "
-            f"expressions such as rand() or monotonically_increasing_id(): store its rows first, {cure}"
+            "expressions such as rand(), input_file_name() or monotonically_increasing_id(), which Spark counts among "
+            f"those of changing values: store its rows first, {cure}"
+        )
+    if _has_current_values(df, execution.analyzed()):
+        raise ConfigError(
+            "delivery=transactional needs the same rows when a write is repeated, but this DataFrame has the current "
+            f"time, date or user: store its rows first, or give the value as a literal, {cure}"
+        )
+    if _has_unordered_limit(execution.analyzed()):
+        raise ConfigError(
+            "delivery=transactional needs the same rows when a write is repeated, but this DataFrame has a limit() or "
+            f"offset() of rows without an order: put orderBy() before it, {cure}"
         )
     if is_adaptive(df):
         raise ConfigError(
             "delivery=transactional needs the same partitions when a write is repeated, but Spark chooses those of "
             f"this DataFrame by the sizes it meets: set spark.sql.adaptive.enabled=false, {cure}"
         )
+
+
+def _has_current_values(df: Any, plan: Any) -> bool:
+    pattern = df.sparkSession.sparkContext._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    return bool(plan.containsPattern(pattern))
+
+
+_LIMITS: Final = frozenset(("GlobalLimit", "LocalLimit", "Offset", "Tail"))
+_KEEP_ORDER: Final = _LIMITS | {"Project", "Filter", "SubqueryAlias"}
+
+
+def _has_unordered_limit(plan: Any) -> bool:
+    """Whether a plan takes the first rows of what has no order."""
+    name = plan.getClass().getSimpleName()
+    children = plan.children()
+    below = [children.apply(i) for i in range(children.size())]
+    if name in _LIMITS:
+        node = plan
+        while node.getClass().getSimpleName() in _KEEP_ORDER:
+            node = node.children().apply(0)
+        if node.getClass().getSimpleName() != "Sort":
+            return True
+    return any(map(_has_unordered_limit, below))
 
 
 def is_adaptive(df: Any) -> bool:

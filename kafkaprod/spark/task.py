@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -53,7 +53,15 @@ def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WriteRepor
     return report
 
 
-def report_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run `write_task` in `mapInArrow`: yield one row, the report as JSON."""
-    report = write_task(plan, batches)
+def report_task(
+    plan: WritePlan, batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Run `write_task` in `mapInArrow`: yield one row, the report as JSON.
+
+    Args:
+        plan: The plan of the write.
+        batches: The rows.
+        names: The columns' names, where Spark has others; None: those of the batches.
+    """
+    report = write_task(plan, batches if names is None else (batch.rename_columns(list(names)) for batch in batches))
     yield pa.RecordBatch.from_pydict({"report": [report.to_json()]})

@@ -12,13 +12,14 @@ from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
 from kafkaprod.spark import write
 from kafkaprod.spark.mark_checks import check_marks
-from kafkaprod.spark.options import parse_options
+from kafkaprod.spark.options import TransactionOptions, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
+from kafkaprod.spark.replay import check_frame
 from kafkaprod.spark.report import WriteReport
 from kafkaprod.spark.task import write_task
 from tests.spark.attempts import VALUE, Become, batches_of
 from tests.spark.streams import run_stream
-from tests.spark.topics import committed_values
+from tests.spark.topics import committed_values, values_of
 
 
 def options_for(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
@@ -170,6 +171,46 @@ def test_new_checkpoint_with_the_same_write_id_is_an_error_and_not_a_loss(
     with pytest.raises(Exception, match=rf"write.id '{topic_name}' is that of stream"):
         run_stream(spark.readStream.text(str(source)), tmp_path / "B", options, by_batch=True)
     assert committed_values(embedded_broker.bootstrap_servers, topic_name) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("select current_timestamp() as t, value from rows", "has the current time"),
+        ("select * from rows where value < cast(unix_timestamp() as string)", "has the current time"),
+        ("select * from rows where current_date() > date'2024-01-01'", "has the current time"),
+        ("select * from rows limit 3", "without an order"),
+        ("select * from (select * from rows limit 3) where value > '1'", "without an order"),
+        ("select input_file_name() as f, value from rows", "expressions such as rand"),
+    ],
+)
+def test_frame_whose_rows_change_is_refused(spark: SparkSession, change: str, words: str) -> None:
+    spark.range(5).selectExpr("cast(id as string) value").createOrReplaceTempView("rows")
+    with pytest.raises(ConfigError, match=words):
+        check_frame(spark.sql(change), TransactionOptions("p", "t", 1000, "count"))
+
+
+def test_limit_of_ordered_rows_is_taken(spark: SparkSession) -> None:
+    spark.range(5).selectExpr("cast(id as string) value").createOrReplaceTempView("rows")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        for text in (
+            "select * from rows order by value limit 3",
+            "select value from rows order by value limit 3 offset 1",
+        ):
+            check_frame(spark.sql(text), TransactionOptions("p", "t", 1000, "count"))
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+
+
+def test_columns_with_dots_and_of_one_name_in_two_cases_are_written(
+    spark: SparkSession, embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    options = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "topic": topic_name}
+    frame = spark.createDataFrame([(1, 2, 3, "v")], ["a.b", "x", "X", "value"])
+    assert write(frame, options).rows == 1
+    assert write(frame, options | {"value.format": "json", "value.columns": "a.b,x,X"}).rows == 1
+    assert values_of(embedded_broker.bootstrap_servers, topic_name) == [b"v", b'{"a.b":1,"x":2,"X":3}']
 
 
 def test_repeated_batch_with_fewer_partitions_is_refused_before_anything_is_sent(
