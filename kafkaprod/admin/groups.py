@@ -101,6 +101,31 @@ def committed_offsets(
         client.wait(RETRY_MS)
 
 
+def offset_before(client: ClusterClient, group: str, place: TopicPartition, node_id: int) -> CommittedOffset | None:
+    """Return what was committed before the offset that is pending at a node; None: nothing.
+
+    Args:
+        client: A client of the cluster.
+        group: Its id.
+        place: The partition.
+        node_id: The coordinator that has taken the pending offset: it has all that was committed before, which a
+            coordinator that was deposed while it was paused may not.
+
+    Raises:
+        BrokerError, ConnectionLostError: It does not coordinate the group any more, or did not answer.
+    """
+    wanted = OffsetFetchRequestTopic(name=place.topic, partition_indexes=[place.partition])
+    client.metadata([])
+    answer = client.ask(OffsetFetchRequest(group_id=group, topics=[wanted]), node_id, STABLE_VERSION)
+    offsets = [] if answer.error_code else first(answer.topics, "topic").partitions
+    code = answer.error_code or next((each.error_code for each in offsets if each.error_code), 0)
+    if code:
+        raise error_for(
+            code, about=f"committed offset of group {group!r}", topic=place.topic, partition=place.partition
+        )
+    return _committed(offsets, place.topic, [place.partition]).get(place.partition)
+
+
 def _committed(
     offsets: Sequence[OffsetFetchResponsePartition], topic: str, partitions: Sequence[int]
 ) -> dict[int, CommittedOffset]:

@@ -5,6 +5,7 @@
    the input by then, the rows are read to their end first: an attempt that has failed fences no later one.
 3. Look again. What is seen now holds: no earlier attempt can commit any more.
 4. One transaction: the rows, the mark, the commit; the last two only when Spark has ended the rows (`input_end.py`).
+   Between them the guard: the coordinator that has taken the mark says which one was committed before it.
 5. If another attempt has fenced this one, or the commit's outcome is unknown: wait for the mark.
 
 Two attempts at a micro-batch cannot both commit: when the later one looks, the earlier one is decided. `write()`
@@ -24,10 +25,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.groups import RETRY_MS, offset_before
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, KafkaError
+from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, ConnectionLostError, KafkaError
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.spark.input_end import InputCutError, WorkerInput, read_if_shut
@@ -196,7 +198,7 @@ class _Attempt:
                 if mark is None and self._place.batch > 0:
                     logger.info("%s finds no write mark: it is the first with rows, or marks have expired", self._place)
                 try:
-                    self._write(producer, batches)
+                    self._write(client, producer, batches)
                 except InputCutError:
                     raise  # whoever has written the rows, this attempt has failed: its transaction is aborted
                 except KafkaError as error:
@@ -224,7 +226,7 @@ class _Attempt:
             self._report.has_gone_on = True
         return mark.batch >= self._place.batch
 
-    def _write(self, producer: Producer, batches: Iterator[pa.RecordBatch]) -> None:
+    def _write(self, client: ClusterClient, producer: Producer, batches: Iterator[pa.RecordBatch]) -> None:
         count = RowCount(self._options)
         producer.begin_transaction()
         TaskWriter(self._plan, producer, self._report).run(count.watch(batches))
@@ -232,9 +234,11 @@ class _Attempt:
         mark = WriteMark(
             place.batch, count.rows, count.checksum, self._report.attempt, place.run, plan.token, place.stream
         )
-        producer.send_offsets_to_transaction(
-            {self._mark_place.partition: (place.batch + 1, mark.to_text())}, self._mark_place.name
-        )
+        if self._is_done(self._guard(client, producer, mark)):
+            raise KafkaError(
+                f"{place} was written by another attempt, which the coordinator that was looked at first did not know: "
+                "nothing is written now. Spark runs the task again"
+            )
         deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
         while True:
             try:
@@ -244,6 +248,26 @@ class _Attempt:
             except CommitUnknownError:
                 if time.monotonic() > deadline_s:
                     raise
+
+    def _guard(self, client: ClusterClient, producer: Producer, mark: WriteMark) -> WriteMark | None:
+        """Send the pending mark; return the mark before it, as the coordinator says that has taken this one.
+
+        A coordinator that was paused, and deposed meanwhile, may have answered before that there is none.
+        """
+        place = self._mark_place
+        deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
+        while True:
+            producer.send_offsets_to_transaction({place.partition: (mark.batch + 1, mark.to_text())}, place.name)
+            coordinator = _coordinator_of(producer, place.name)
+            try:
+                if coordinator is not None:
+                    before = offset_before(client, place.name, place.partition, coordinator)
+                    return None if before is None else WriteMark.from_committed(before, place)
+            except KafkaError as error:
+                is_moved = isinstance(error, ConnectionLostError) or error.retriable
+                if not is_moved or time.monotonic() > deadline_s:
+                    raise
+            client.wait(RETRY_MS)
 
     def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> WriteMark | None:
         """Return the mark that another attempt, or our own commit, has written in spite of an error."""
@@ -301,6 +325,12 @@ class _Attempt:
         report.offsets = {}
         report.already_written = 1
         logger.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
+
+
+def _coordinator_of(producer: Producer, group: str) -> int | None:
+    """Return the node that took the last offsets of a group; None: it has moved since."""
+    transactions = producer.engine.transactions
+    return None if transactions is None else transactions.coordinator_of_group(group)
 
 
 def _may_be_fenced(error: BaseException | None) -> bool:

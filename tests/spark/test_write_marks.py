@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.producer import Producer
-from kafkaprod.spark import write
+from kafkaprod.spark import exactly_once, write
 from kafkaprod.spark.mark_checks import check_marks
 from kafkaprod.spark.options import TransactionOptions, parse_options
 from kafkaprod.spark.plan import WritePlan, make_plan
@@ -149,6 +149,23 @@ def test_marks_of_other_names_and_of_earlier_micro_batches_are_no_earlier_attemp
         report = write_task(plan, batches_of(["a", "b"]))
         assert plan.options.transactions is not None
         check_marks(plan, plan.options.transactions, [report])
+
+
+def test_mark_that_a_deposed_coordinator_does_not_know_is_seen_before_the_commit(
+    attempts: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        plan = plan_for(broker)
+        attempts(0, None)
+        write_task(plan, batches_of(["a", "b"]))
+        with monkeypatch.context() as deposed:
+            deposed.setattr(exactly_once, "read_mark", lambda *_: None)
+            attempts(1, None)
+            with pytest.raises(KafkaError, match="was written by another attempt"):
+                write_task(plan, batches_of(["a", "b"]))
+        attempts(2, None)
+        assert write_task(plan, batches_of(["a", "b"])).already_written == 1
+        assert committed_values(broker.bootstrap_servers, "t") == [b"a", b"b"]
 
 
 # -- with Spark --------------------------------------------------------------------------------------------------------

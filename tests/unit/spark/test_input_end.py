@@ -193,6 +193,8 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> _Transactions:
     monkeypatch.setattr(exactly_once, "TaskWriter", Writer)
     monkeypatch.setattr(exactly_once, "read_mark", lambda *_: None)
     monkeypatch.setattr(exactly_once, "retry_count", lambda _: 0)
+    monkeypatch.setattr(exactly_once, "_coordinator_of", lambda *_: 0)
+    monkeypatch.setattr(exactly_once, "offset_before", lambda *_: noted.calls.append("guard"))
     return noted
 
 
@@ -224,7 +226,7 @@ def test_mark_and_commit_follow_the_end_of_the_rows_alone(
         assert transactions.calls == [*begun, "abort"]
     else:
         task.write_task(plan, batches)
-        assert transactions.calls == [*begun, "send_offsets_to_transaction", "commit_transaction"]
+        assert transactions.calls == [*begun, "send_offsets_to_transaction", "guard", "commit_transaction"]
 
 
 def test_task_that_has_failed_already_fences_no_later_attempt(
