@@ -88,6 +88,8 @@ class BrokerConfig:
             much before a snapshot, and by four times the last one.
         log_cleaner_enable: Compact topics with cleanup.policy=compact.
         log_cleaner_backoff_ms: How often the cleaner looks for one that is due.
+        log_retention_check_ms: How often retention is applied to logs.
+        offsets_retention_check_ms: How often it is applied to offsets of groups.
         offsets_retention_ms: How long a group without members keeps its offsets.
         topics: Name -> partition count; made at start if missing.
         tls: The TLS context of listeners with TLS. Without `listeners` its presence makes the one listener speak TLS.
@@ -125,6 +127,8 @@ class BrokerConfig:
     metadata_snapshot_bytes: int = 1024 * 1024
     log_cleaner_enable: bool = True
     log_cleaner_backoff_ms: int = 15_000
+    log_retention_check_ms: int = 300_000
+    offsets_retention_check_ms: int = 600_000
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     topics: Mapping[str, int] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None

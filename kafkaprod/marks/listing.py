@@ -27,7 +27,7 @@ def list_marks(client: ClusterClient, beginning: str = "") -> list[Mark]:
 
     Args:
         client: A client of the cluster.
-        beginning: Of the ids.
+        beginning: What the ids begin with.
 
     Raises:
         BrokerError: As the brokers answered.

@@ -1,5 +1,8 @@
+from typing import final
+
 from kafkaprod._core.columns.columns import Column, Headers
 
+@final
 class RowDigest:
     def __init__(self) -> None: ...
     @property

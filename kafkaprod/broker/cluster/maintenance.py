@@ -18,9 +18,7 @@ from kafkaprod.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 _CHECKPOINT_MS = 60_000
-_RETENTION_MS = 300_000
 _PRODUCER_EXPIRATION_MS = 24 * 3_600_000  # producer.id.expiration.ms
-_OFFSETS_MS = 600_000
 _UNPROMPTED_FLUSH_MS = 1_000  # flush policy "each": acks=0 appends that no client waits for
 
 
@@ -49,8 +47,8 @@ class Maintenance:
         flush_ms = min(self._broker.config.flush_policy.interval_ms or _UNPROMPTED_FLUSH_MS, _UNPROMPTED_FLUSH_MS)
         self._every(flush_ms, self._broker.log_dirs.flush_due)
         self._every(_CHECKPOINT_MS, self._broker.log_dirs.checkpoint)
-        self._every(_RETENTION_MS, self._retain)
-        self._every(_OFFSETS_MS, lambda: self._submit_control(self._retain_offsets))
+        self._every(self._broker.config.log_retention_check_ms, self._retain)
+        self._every(self._broker.config.offsets_retention_check_ms, lambda: self._submit_control(self._retain_offsets))
         expiration_check_ms = self._broker.config.transactions.expiration_check_ms
         self._every(expiration_check_ms, lambda: self._submit_control(self._expire_transactional_ids))
         if self._broker.config.tokens.is_enabled:

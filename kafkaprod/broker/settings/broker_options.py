@@ -6,9 +6,11 @@ Source: Kafka 4.x, KafkaConfig and DynamicBrokerConfig.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Final
 
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
@@ -29,11 +31,9 @@ from kafkaprod.broker.settings.option_types import (
 )
 from kafkaprod.broker.settings.topic_options import BROKER_NAMES, TOPIC_OPTIONS, UNUSED_DEFAULTS
 from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.config.kinds import SecretText
 from kafkaprod.errors import ConfigError
 from kafkaprod.structs import INT32_MAX
 
-_SECRET: Final = SecretText(may_be_empty=True)
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
@@ -81,12 +81,10 @@ _UNUSED_NUMBERS: Final = {
     "log.cleaner.dedupe.buffer.size": 128 << 20,
     "log.cleaner.io.buffer.size": 512 << 10,
     "log.cleaner.threads": 1,
-    "log.retention.check.interval.ms": 300_000,
     "num.io.threads": 8,
     "num.network.threads": 3,
     "num.recovery.threads.per.data.dir": 2,
     "num.replica.fetchers": 1,
-    "offsets.retention.check.interval.ms": 600_000,
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "replica.lag.time.max.ms": 30_000,
@@ -100,8 +98,6 @@ _UNUSED_NUMBERS: Final = {
 _FIXED_NUMBERS: Final = frozenset(
     {
         "group.coordinator.threads",
-        "log.retention.check.interval.ms",
-        "offsets.retention.check.interval.ms",
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         "replica.lag.time.max.ms",
@@ -161,6 +157,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "group.min.session.timeout.ms": _of("groups", "min_session_timeout_ms", int32(1), is_dynamic=True),
     "log.cleaner.backoff.ms": _of("", "log_cleaner_backoff_ms", int64(1), is_dynamic=True),
     "log.cleaner.enable": _of("", "log_cleaner_enable", boolean()),
+    "log.retention.check.interval.ms": _of("", "log_retention_check_ms", int64(1)),
     "log.retention.hours": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_HOUR_MS),
     "log.retention.minutes": _of("log", "retention_ms", int64(-1, 10**9), unit_ms=_MINUTE_MS),
     "log.roll.hours": _of("log", "segment_ms", int64(1, 10**9), unit_ms=_HOUR_MS),
@@ -170,6 +167,7 @@ OPTIONS: Final[Mapping[str, BrokerOption]] = {
     "metadata.log.max.record.bytes.between.snapshots": _of("", "metadata_snapshot_bytes", int64(1)),
     "node.id": _of("", "node_id", int32(0)),
     "num.partitions": _of("", "num_partitions", int32(1, MAX_PARTITIONS_OF_TOPIC)),
+    "offsets.retention.check.interval.ms": _of("", "offsets_retention_check_ms", int64(1)),
     "offsets.retention.minutes": _of("", "offsets_retention_ms", int64(1, 10**9), unit_ms=_MINUTE_MS),
     "queued.max.request.bytes": _of("limits", "max_queued_bytes", int64(1)),
     "replica.alter.log.dirs.io.max.bytes.per.second": _of("", "log_dir_move_bytes_per_s", int64(1), is_dynamic=True),
@@ -293,14 +291,24 @@ def _parse(known: BrokerOption, text: str) -> Any:
     if kind == TYPE_DOUBLE:
         return float(text)
     if kind == TYPE_PASSWORD:
-        try:
-            return _SECRET.parse(text).reveal()
-        except ValueError:
-            raise ConfigError(f"a password must be {_SECRET.allowed}") from None
+        return _secret(text)
     if kind not in (TYPE_INT, TYPE_LONG):
         return text
     number = int(text)
     return number * known.unit_ms if number > 0 else number
+
+
+def _secret(text: str) -> str:
+    """Return what is at the place that `env:NAME` or `file:PATH` names; any other text is the secret itself."""
+    kind, _, name = text.partition(":")
+    try:
+        if kind == "env":
+            return os.environ[name]
+        if kind == "file":
+            return Path(name).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, KeyError, ValueError):  # none of them is shown: it may have the secret
+        raise ConfigError("a password must be a text, env:NAME of a variable that is set, or file:PATH") from None
+    return text
 
 
 def _replaced(section: Any, field: str, value: Any) -> Any:

@@ -6,12 +6,11 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafkaprod.compression import ExpansionError, decompress
+from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress
 from kafkaprod.loader.opening.errors import LoadRefusedError
 
 _CHECKSUM_BYTES: Final = 4  # CRC-32 of what is in a block, behind each block of snappy
 _SIZE_BYTES: Final = 4  # in front of each block of lz4
-_SNAPPY, _ZSTD = 2, 4
 
 Decompressor = Callable[[bytes, int], bytes]
 
@@ -94,14 +93,14 @@ def _whole(stream: Any, data: bytes, limit: int) -> bytes:
 
 
 def _snappy(data: bytes, limit: int) -> bytes:
-    plain = bytes(decompress(_SNAPPY, data[:-_CHECKSUM_BYTES], limit))
+    plain = bytes(decompress(CODEC_IDS["snappy"], data[:-_CHECKSUM_BYTES], limit))
     if zlib.crc32(plain) != int.from_bytes(data[-_CHECKSUM_BYTES:], "big"):
         raise DamagedBlockError("its checksum is that of other data")
     return plain
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    return bytes(decompress(_ZSTD, data, limit))
+    return bytes(decompress(CODEC_IDS["zstd"], data, limit))
 
 
 def _lz4(data: bytes, limit: int) -> bytes:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafkaprod.compression import decompress
+from kafkaprod.compression import CODEC_IDS, decompress
 from kafkaprod.loader.formats.limits import MOST_DEPTH, MOST_NODES, check_schema
 from kafkaprod.loader.opening.errors import LoadError
 
@@ -21,7 +21,6 @@ _TYPES: Final = 4  # of the footer
 _SUBTYPES: Final = 2  # of a type
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_CHUNK_BYTES: Final = 1 << 23  # a chunk's head has 23 bits for it
-_SNAPPY, _ZSTD = 2, 4
 
 
 def check_orc_footer(stream: Any, name: str) -> None:
@@ -145,7 +144,7 @@ def _lz4(data: bytes, limit: int) -> bytes:
 
 _DECOMPRESSORS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     1: lambda data, limit: zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, limit),
-    2: lambda data, limit: bytes(decompress(_SNAPPY, data, limit)),
+    2: lambda data, limit: bytes(decompress(CODEC_IDS["snappy"], data, limit)),
     4: _lz4,
-    5: lambda data, limit: bytes(decompress(_ZSTD, data, limit)),
+    5: lambda data, limit: bytes(decompress(CODEC_IDS["zstd"], data, limit)),
 }
