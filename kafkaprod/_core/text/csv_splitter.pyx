@@ -143,7 +143,7 @@ def split_csv(data not None, char separator, int quote, bint is_last, Py_ssize_t
     Args:
         data: Buffer of less than 2 GiB. separator: the byte between fields. quote: -1 for none. is_last: no more text
         follows. max_row_bytes: see above. max_rows: to cut at most.
-        escape: in a quoted field, a quote behind an odd number of it does not end the field; -1 for none.
+        escape: A quote behind an odd number of these bytes does not end a quoted field; -1 for none.
     Returns: (views of the rows, their number, bytes used, {place of a malformed row: ROW_OPEN_QUOTE or
         ROW_TEXT_AFTER_QUOTE}); the bytes left are the beginning of the next row.
     Sources: RFC 4180, section 2.
