@@ -136,7 +136,7 @@ async def test_start_of_an_async_producer_raises_and_list_topics_answers(brokers
         assert "orders" in (await producer.list_topics()).topics
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "1", True])
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True])
 def test_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
     with Producer(bootstrap_servers="127.0.0.1:1") as producer, pytest.raises(InvalidRecordError):
         producer.check(timeout)

@@ -137,7 +137,7 @@ def test_init_that_is_refused_has_none(broker: EmbeddedBroker, calls: Calls) -> 
 def test_what_was_not_sent_to_be_committed_is_not_committed(broker: EmbeddedBroker, calls: Calls) -> None:
     calls.open()
     assert calls.fail("begin_transaction").outcome == "not committed"
-    assert calls.fail("commit_transaction", timeout=-1).outcome == "not committed"
+    assert calls.fail("commit_transaction", timeout=float("nan")).outcome == "not committed"
     broker.faults.on(ApiKey.TXN_OFFSET_COMMIT, reply_with(ErrorCode.ILLEGAL_GENERATION))
     assert calls.fail("send_offsets_to_transaction", {(TOPIC, 0): 1}, "g").outcome == "not committed"
     assert calls.fail("commit_transaction").outcome == "not committed"

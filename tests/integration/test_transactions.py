@@ -671,7 +671,7 @@ def test_call_without_a_cluster_times_out_and_bad_timeouts_are_refused() -> None
         with pytest.raises(TransactionTimeoutError):
             producer.init_transactions(0.05)
         with pytest.raises(InvalidRecordError):
-            producer.init_transactions(-1)
+            producer.init_transactions(float("nan"))
 
 
 def test_librdkafkas_mock_cluster(mock_cluster: MockCluster) -> None:
