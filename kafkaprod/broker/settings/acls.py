@@ -2,7 +2,7 @@
 
     super user -> allowed      a deny that matches -> refused      an allow that matches -> allowed
     no entry for the resource -> allowed if `allow.everyone.if.no.acl.found` is on, which is this broker's default; not
-    to users and their delegation tokens, which need an allow
+    to users and their delegation tokens, which need an allow as soon as there is an entry at all
 
 An entry is for one resource, for all of a type (name "*") or for names with a prefix; for one principal or "User:*";
 for one host, a network ("10.0.0.0/8") or "*". A client that did not log in is "User:ANONYMOUS". Source: Kafka,
@@ -40,8 +40,8 @@ MAX_CHANGES_OF_REQUEST: Final = 10_000
 CHANGES_OF_STEP: Final = 2_000
 """Entries that are written at once: other requests wait meanwhile, in a cluster for the controller and the metadata."""
 NEVER_OPEN: Final = frozenset({DELEGATION_TOKEN, USER})
-"""Resources for which an allow is needed even if `allow.everyone.if.no.acl.found` is on: a right on another user's
-tokens is a right to be that user."""
+"""Resources for which an allow is needed, where there are any entries, even if `allow.everyone.if.no.acl.found` is on: a
+right on another user's tokens is a right to be that user."""
 _MOST_CLIENTS_KEPT: Final = 1_000
 WILDCARD = "*"
 EVERYBODY = "User:*"
@@ -296,7 +296,7 @@ class Acls:
             return True
         entries = self._entries
         if not entries.covers(resource_type, name):
-            return self._allows_if_none and resource_type not in NEVER_OPEN
+            return self._allows_if_none and (not entries.all or resource_type not in NEVER_OPEN)
         return entries.rights_of(principal, host).allow(operation, resource_type, name)
 
     def is_allowed_for_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
