@@ -40,8 +40,8 @@ MAX_CHANGES_OF_REQUEST: Final = 10_000
 CHANGES_OF_STEP: Final = 2_000
 """Entries that are written at once: other requests wait meanwhile, in a cluster for the controller and the metadata."""
 NEVER_OPEN: Final = frozenset({DELEGATION_TOKEN, USER})
-"""Resources for which an allow is needed, where there are any entries, even if `allow.everyone.if.no.acl.found` is on: a
-right on another user's tokens is a right to be that user."""
+"""Resources that need an allow where there are any entries, even if `allow.everyone.if.no.acl.found` is on: a right on
+another user's tokens is a right to be that user."""
 _MOST_CLIENTS_KEPT: Final = 1_000
 WILDCARD = "*"
 EVERYBODY = "User:*"
