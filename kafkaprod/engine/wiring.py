@@ -13,7 +13,14 @@ from kafkaprod.config.rules import check_use
 from kafkaprod.errors import ConfigError
 from kafkaprod.net.network import SOCKETS, Network
 from kafkaprod.net.settings import ConnectionSettings
-from kafkaprod.security.sasl import Mechanism, MechanismFactory, PasswordLogins, PasswordMechanism, PlainMechanism
+from kafkaprod.security.sasl import (
+    CheckedMechanism,
+    Mechanism,
+    MechanismFactory,
+    PasswordLogins,
+    PasswordMechanism,
+    PlainMechanism,
+)
 from kafkaprod.threads import apart, replaced_modules
 
 # What TLS and logins need is imported only where they are configured: OpenSSL is slow to load.
@@ -111,7 +118,7 @@ def password_credentials(config: ProducerConfig) -> PasswordLogins | None:
 def mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None = None) -> MechanismFactory | None:
     """Return the factory of SASL mechanisms, one for each login; None for a protocol without login.
 
-    What the options name is checked again for each login; the factory raises ConfigError.
+    What the options name is checked again when a login begins.
 
     Args:
         config: Names the mechanism.
@@ -119,13 +126,8 @@ def mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None
     """
     if not config.security_protocol.startswith("SASL_"):
         return None
-    make = _mechanism_factory(config, credentials)
-
-    def make_checked(host: str) -> Mechanism:
-        check_use(config)
-        return make(host)
-
-    return make_checked
+    make, check = _mechanism_factory(config, credentials), partial(check_use, config)
+    return lambda host: CheckedMechanism(make(host), check)
 
 
 def _mechanism_factory(config: ProducerConfig, credentials: PasswordLogins | None) -> MechanismFactory:

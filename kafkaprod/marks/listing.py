@@ -18,7 +18,7 @@ from kafkaprod.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest
 from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
-_MANY_GROUPS_VERSION: Final = 9  # of OffsetFetch: the last one with names of topics
+_MANY_GROUPS_VERSION: Final = 8  # of OffsetFetch: the first one with many groups (KIP-709, Kafka 3.0)
 _GROUPS_OF_REQUEST: Final = 500
 
 

@@ -18,7 +18,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaprod.admin.client import ClusterClient
@@ -39,7 +39,7 @@ from kafkaprod.marks import looks, verdict
 from kafkaprod.marks.digest import RowTap
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
-from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.results.write import WriteResult
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ _POLL_MS: Final = 100
 _RETRY_MS: Final = 20
 _ABORT_S: Final = 10.0
 _UNKNOWN_S: Final = 60.0
+_RIGHTS: Final = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
 
 
 class WritingProducer(NamedTuple):
@@ -192,6 +197,8 @@ class WriteTry:
         Raises:
             WriteTakenOverError, WriteUnknownError, WriteConflictError: In place of the error.
         """
+        if _has(error, AuthorizationError, _RIGHTS):
+            self._name_rights(error)
         if self.writer is None:
             return None
         is_known = isinstance(error, KafkaError) and (_is_fenced(error) or error.outcome == "unknown")
@@ -268,8 +275,9 @@ class WriteTry:
             self.writer.producer.send_offsets_to_transaction({place: (mine.offset, mine.to_text())}, self._name)
             coordinator = self.writer.transactions.coordinator_of_group(self._name)
             try:
-                if coordinator is not None:
-                    return looks.mark_before(self._client, self._name, coordinator)
+                if coordinator is None:
+                    raise error_for(ErrorCode.NOT_COORDINATOR, f"mark of group {self._name!r}")
+                return looks.mark_before(self._client, self._name, coordinator)
             except KafkaError as error:
                 if not looks.is_moved(error) or monotonic_s() > deadline_s:
                     raise
@@ -319,7 +327,7 @@ class WriteTry:
         if writer is not None:
             writer.producer.close(0)  # everything has its outcome
 
-    def _name_rights(self, error: AuthorizationError) -> None:
+    def _name_rights(self, error: BaseException) -> None:
         error.add_note(
             f"write_id needs Write on transactional id {self._name!r}, and Read on group {self._name!r} and on the "
             f"topic of the rows; allow them for names that begin with {DEFAULT_PREFIX!r}"
@@ -330,11 +338,15 @@ def _result(mark: Mark, *, already_written: bool) -> WriteResult:
     return WriteResult(mark.write_id, already_written, mark.rows, mark.written_ms, mark.written_by, mark.digest)
 
 
-def _is_fenced(error: BaseException | None) -> bool:
+def _is_fenced(error: BaseException) -> bool:
     """Whether a later try took over, or the transaction was open for too long: an abort proves nothing then."""
-    fencing = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+    return _has(error, ProducerFencedError, (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
+
+
+def _has(error: BaseException | None, kind: type[BaseException], codes: Collection[int]) -> bool:
+    """Whether an error or one of its causes is of a kind, or has one of the codes of the brokers."""
     while error is not None:
-        if isinstance(error, ProducerFencedError) or getattr(error, "code", None) in fencing:
+        if isinstance(error, kind) or getattr(error, "code", None) in codes:
             return True
         error = error.__cause__
     return False

@@ -39,6 +39,29 @@ MechanismFactory = Callable[[str], Mechanism]
 """Makes a fresh mechanism for one login at a host, which has the name that it is connected by; must not block."""
 
 
+class CheckedMechanism:
+    """A mechanism whose login may not begin before a check. See `Mechanism`.
+
+    Args:
+        mechanism: The mechanism itself.
+        check: Raises ConfigError where the login may not begin; it may block.
+    """
+
+    def __init__(self, mechanism: Mechanism, check: Callable[[], None]) -> None:
+        self.name: Final = mechanism.name
+        self._mechanism = mechanism
+        self._check = check
+
+    def first(self) -> bytes:
+        """Check, and return the client's first message. Raises ConfigError as the check."""
+        self._check()
+        return self._mechanism.first()
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """Answer the server's message, as `Mechanism`."""
+        return self._mechanism.step(challenge)
+
+
 class PasswordLogins:
     """The user name and password of the logins that begin from now on. Thread-safe.
 

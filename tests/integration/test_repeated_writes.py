@@ -11,13 +11,30 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.broker.settings import acls
 from kafkaprod.cli.main import main
-from kafkaprod.errors import ConfigError, IllegalStateError, WriteConflictError, WriteStaleError, WriteTakenOverError
+from kafkaprod.errors import (
+    ConfigError,
+    IllegalStateError,
+    KafkaError,
+    WriteConflictError,
+    WriteStaleError,
+    WriteTakenOverError,
+)
 from kafkaprod.marks import looks
 from kafkaprod.marks.calls import WriteBlock
 from kafkaprod.marks.mark import Mark
@@ -120,6 +137,55 @@ def test_a_topic_that_was_made_again_is_written_again(broker: EmbeddedBroker) ->
         mark = read(broker, "made-again")
         assert mark is not None
         assert (mark.rows, list(mark.topics)) == (1, ["made-again"])
+        assert main(["topics", "delete", "made-again", "-q", "-b", broker.bootstrap_servers]) == 0
+        assert main(["topics", "create", "made-again", "-q", "-b", broker.bootstrap_servers]) == 0
+        assert read(broker, "made-again") is None
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        assert not producer.send_many("made-again", [b"b", b"c"], write_id="made-again").already_written
+    assert Counter(record.value for record in broker.records("made-again")) == Counter([b"b", b"c"])
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+RIGHTS = {
+    "the id": (acls.TRANSACTIONAL_ID, "kafkaprod.write.", acls.WRITE),
+    "the group": (acls.GROUP, "kafkaprod.write.", acls.READ),
+    "reading the topic": (acls.TOPIC, "t", acls.READ),
+    "writing the topic": (acls.TOPIC, "t", acls.WRITE),
+}
+
+
+@pytest.mark.parametrize("missing", [*RIGHTS, "none"])
+def test_a_right_that_is_missing_is_named_and_nothing_is_written(missing: str) -> None:
+    with EmbeddedBroker(
+        listeners="SASL_PLAINTEXT://:0",
+        sasl_users={"ann": "ann", "root": "root"},
+        topics={"t": 1},
+        options={"super.users": "User:root", "allow.everyone.if.no.acl.found": "false"},
+    ) as broker:
+        add_acls(broker.bootstrap_servers, [right for name, right in RIGHTS.items() if name != missing])
+        options: dict[str, Any] = LOGIN | {"sasl_username": "ann", "sasl_password": "ann", "max_block_ms": 3_000}
+        with Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer:
+            if missing == "none":
+                assert not producer.send_many("t", [b"a"], write_id="w").already_written
+                return
+            with pytest.raises(KafkaError) as caught:
+                producer.send_many("t", [b"a"], write_id="w")
+        assert "Read on group 'kafkaprod.write.w' and on the topic" in "".join(caught.value.__notes__)
+        assert broker.records("t") == []
+
+
+def add_acls(servers: str, rights: list[tuple[int, str, int]]) -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "root"}
+    root = AdminClient({"bootstrap.servers": servers, "sasl.password": "root", **login})
+    found = [
+        AclBinding(
+            *(ResourceType(kind), name, ResourcePatternType.PREFIXED, "User:ann", "*"),
+            *(AclOperation(operation), AclPermissionType.ALLOW),
+        )
+        for kind, name, operation in rights
+    ]
+    for done in root.create_acls(found).values():
+        done.result(30)
 
 
 def read(broker: EmbeddedBroker, write_id: str) -> Mark | None:

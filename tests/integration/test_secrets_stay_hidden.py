@@ -22,7 +22,7 @@ from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.config import OPTIONS, ProducerConfig
 from kafkaprod.config.kinds import SecretText
 from kafkaprod.config.option import Option
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import DeliveryTimeoutError, KafkaError
 from kafkaprod.loader.attempt import LoadOptions
 from tests.support.canary import CANARY, all_of
 
@@ -154,3 +154,29 @@ def test_commands_show_no_secret_and_have_none_in_their_arguments(tmp_path: Path
     left = [path for path in tmp_path.rglob("*") if path.is_file() and path != properties]
     assert not [path for path in left if CANARY.encode() in path.read_bytes()]
     assert CANARY not in os.environ.values()
+
+
+def test_a_place_that_leads_elsewhere_later_fails_logins_and_not_the_producer(tmp_path: Path) -> None:
+    """The login is refused on the sender thread, which goes on; it succeeds once the place is right again."""
+    allowed, place = tmp_path / "allowed", tmp_path / "allowed" / "password"
+    allowed.mkdir()
+    place.write_text("alice")
+    (tmp_path / "other").write_text("alice")
+    options: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
+    options |= {"sasl_plain_username": "alice", "sasl_plain_password": f"file:{place}", "delivery_timeout_ms": 2_000}
+    options |= {"allowed_secret_sources": f"file:{allowed}/", "request_timeout_ms": 1_000}
+    login = {"listeners": "SASL_PLAINTEXT://:0", "sasl_users": {"alice": "alice"}}
+    with (
+        EmbeddedBroker(topics={"t": 1}, **login) as broker,  # type: ignore[arg-type]
+        Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer,
+    ):
+        producer.send("t", b"1").result(30)
+        place.unlink()
+        place.symlink_to(tmp_path / "other")
+        broker.kill()
+        broker.start()
+        with pytest.raises(DeliveryTimeoutError, match="is not allowed: allowed_secret_sources"):
+            producer.send("t", b"2").result(30)
+        place.unlink()
+        place.write_text("alice")
+        assert producer.send("t", b"3").result(30).offset == 1

@@ -16,7 +16,7 @@ class Prefixes:
 
     def __init__(self, prefixes: Iterable[str]) -> None:
         self._sorted = sorted(set(prefixes))
-        self._parents: list[int] = []  # for each the longest other one that begins it; -1 if there is none
+        self._parents: list[int] = []  # for each the longest other one that begins it; -1: no other
         begun: list[int] = []
         for index, prefix in enumerate(self._sorted):
             while begun and not prefix.startswith(self._sorted[begun[-1]]):
