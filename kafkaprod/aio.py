@@ -29,7 +29,7 @@ from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, not
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
-from kafkaprod.producer import Producer, start_writer
+from kafkaprod.producer import Producer, close_writers, start_writer
 from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import NodeHealth, RecordMetadata
 from kafkaprod.text import plain_text
@@ -37,6 +37,7 @@ from kafkaprod.text import plain_text
 if TYPE_CHECKING:
     from kafkaprod._core.records.record_arguments import _Headers
     from kafkaprod.marks.calls import WriteCalls
+    from kafkaprod.marks.writers import KeptWriter
 else:  # what looks at type hints finds a name
     _Headers = Any
 
@@ -91,6 +92,7 @@ class AsyncProducer(Hosted):
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
         self._transaction_calls = TransactionCalls(self._host)
+        self._kept_writers: list[KeptWriter] = []
         intake = self._intake
         self._path = RecordSender(self._engine.accumulator, intake.send_blocking, self._host.hooks, intake.send_hooked)
         self._host.start(self)
@@ -151,8 +153,9 @@ class AsyncProducer(Hosted):
     def _writes(self) -> WriteCalls:
         self._host.check_usable()
         from kafkaprod.marks.calls import WriteCalls
+        from kafkaprod.marks.writers import Writers
 
-        return WriteCalls(self.config, self._blocks, start_writer)
+        return WriteCalls(self._blocks, Writers(self.config, start_writer, self._kept_writers))
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""
@@ -190,7 +193,11 @@ class AsyncProducer(Hosted):
 
     async def close(self, timeout: float | None = None) -> None:
         """Producer.close without blocking the event loop."""
-        await _run(self._host.close(timeout, _TaskWaiter))
+        try:
+            await _run(self._host.close(timeout, _TaskWaiter))
+        finally:
+            if self._kept_writers:
+                await _in_thread(lambda: close_writers(self._kept_writers))
 
     async def aclose(self) -> None:
         """Close as `close` does, for contextlib.aclosing()."""

@@ -34,7 +34,8 @@ from kafkaprod.threads import importing
 AnyProducer = TypeVar("AnyProducer", bound="Producer")
 
 if TYPE_CHECKING:
-    from kafkaprod.marks.calls import WriteCalls, WritingProducer
+    from kafkaprod.marks.calls import WriteCalls
+    from kafkaprod.marks.writers import KeptWriter, WritingProducer
 
 Verify = Literal["content", "count", "none"]
 
@@ -47,10 +48,17 @@ def _cluster_calls() -> ModuleType:
 
 
 @importing
-def _marks() -> ModuleType:
-    from kafkaprod.marks import calls
+def _write_calls() -> type[WriteCalls]:
+    from kafkaprod.marks.calls import WriteCalls
 
-    return calls
+    return WriteCalls
+
+
+@importing
+def _writers() -> ModuleType:
+    from kafkaprod.marks import writers
+
+    return writers
 
 
 class Producer(Hosted, RecordSender):
@@ -88,6 +96,7 @@ class Producer(Hosted, RecordSender):
         self._intake = Intake(self._host)
         self._blocks = BlockIntake(self._intake, self._host)
         self._transaction_calls = TransactionCalls(self._host)
+        self._kept_writers: list[KeptWriter] = []
         intake = self._intake
         RecordSender.__init__(self, engine.accumulator, intake.send_blocking, self._host.hooks, intake.send_hooked)
         self._host.start(self)
@@ -317,8 +326,7 @@ class Producer(Hosted, RecordSender):
     @property
     def _writes(self) -> WriteCalls:
         self._host.check_usable()
-        calls: WriteCalls = _marks().WriteCalls(self.config, self._blocks, start_writer)
-        return calls
+        return _write_calls()(self._blocks, _writers().Writers(self.config, start_writer, self._kept_writers))
 
     # -- flush and close -----------------------------------------------------------------------------------------------
 
@@ -354,8 +362,11 @@ class Producer(Hosted, RecordSender):
         Raises:
             TimeoutError: The sender thread has not ended a second after the timeout; the message names what it runs.
         """
-        run(self._host.close(timeout, Waiter))
-        self._host.join()
+        try:
+            run(self._host.close(timeout, Waiter))
+            self._host.join()
+        finally:
+            close_writers(self._kept_writers)
 
     def __enter__(self) -> Self:
         return self
@@ -447,8 +458,15 @@ def start_writer(config: ProducerConfig) -> WritingProducer:
     """Start the producer of one write, with its parts; for kafkaprod's own rooms."""
     # Failed records are no errors of the program: the write raises why, or a try beside it has written the rows.
     producer = start_producer(Producer, Engine(config, SystemClock(), unseen_failures_level=logging.DEBUG))
-    writer: WritingProducer = _marks().WritingProducer(producer, producer._blocks, producer._transaction_calls.identity)
+    parts = producer, producer._blocks, producer._transaction_calls.identity
+    writer: WritingProducer = _writers().WritingProducer(*parts)
     return writer
+
+
+def close_writers(kept: list[KeptWriter]) -> None:
+    """Close the writers of a producer that is closed."""
+    if kept:
+        _writers().close_all(kept)
 
 
 def start_producer(kind: type[AnyProducer], engine: Engine) -> AnyProducer:

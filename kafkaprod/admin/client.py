@@ -123,6 +123,11 @@ class ClusterClient:
         found = {node_id: self._pool.versions(node_id) for node_id in self._pool.node_ids() if node_id >= 0}
         return {node_id: versions for node_id, versions in found.items() if versions is not None}
 
+    def knows(self, node_id: int, host: str | None = None, port: int | None = None) -> bool:
+        """Whether the metadata has named a node, at this address if one is given."""
+        state = self._pool.members.states.get(node_id)
+        return state is not None and (host is None or (state.node.host, state.node.port) == (host, port))
+
     def connect(self, node_id: int) -> None:
         """Connect to a node of the metadata. Raises as `ask`."""
         self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), node_id)

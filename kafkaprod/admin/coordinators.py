@@ -31,7 +31,6 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
         CorruptDataError: It named a broker with a negative id.
     """
     request = FindCoordinatorRequest(key=key, key_type=kind)
-    client.metadata([])
     answer = client.ask(request, None, _VERSION)
     for _ in range(MAX_TRIES):
         if not (answer.error_code and describe(answer.error_code).retriable):
@@ -41,4 +40,6 @@ def find_coordinator(client: ClusterClient, key: str, kind: int) -> int:
     if answer.error_code:
         raise error_for(answer.error_code, about=f"coordinator of {_KINDS[kind]} {key!r}")
     check_broker_id(answer.node_id)
+    if not client.knows(answer.node_id, answer.host, answer.port):
+        client.metadata([])
     return int(answer.node_id)

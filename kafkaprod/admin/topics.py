@@ -87,6 +87,8 @@ def demand_topic(client: ClusterClient, name: str) -> TopicInfo:
     """
     for _ in range(CREATION_MS // RETRY_MS):
         topic = first(client.metadata([name], creates=True).topics, "topic")
+        if not topic.error_code:
+            return topic_info(topic)
         if not describe(topic.error_code).retriable:
             break
         client.wait(RETRY_MS)

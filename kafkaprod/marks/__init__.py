@@ -6,6 +6,7 @@ a group has committed, in the transaction of the rows; group and transactional i
 calls    writes as a producer's calls: a list, columns or a table in one, or the rows of a block one by one
 listing  the writes that a cluster knows, for commands: list them, and forget one
 write    one try of a write: the order of look, fence, rows, mark, guard and commit
+writers  what makes writes, kept from one to the next: a client that looks, and a producer that sends
 verdict  whether a mark is that of the same rows
 looks    reading the mark: before and behind the fence, and at the coordinator that has taken the pending mark
 digest   the digest of rows on their way, for a try that writes them and for one that only compares

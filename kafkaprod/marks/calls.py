@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.steps import run
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.marks import verdict
 from kafkaprod.marks.digest import RowTap
-from kafkaprod.marks.write import MakeWriter, WriteTry, WritingProducer
+from kafkaprod.marks.write import WriteTry
+from kafkaprod.marks.writers import Writers
 from kafkaprod.results.rows import RowsResult
 from kafkaprod.results.write import WriteResult
-
-__all__ = ["WriteBlock", "WriteCalls", "WritingProducer"]
 
 _ROWS_OF_PIECE: Final = 1_000
 
@@ -25,15 +23,13 @@ class WriteCalls:
     """Makes the writes of one producer.
 
     Args:
-        config: That of the producer.
         blocks: Its intake: serializes the rows of a repetition, which are not sent.
-        make_writer: Makes the producer of one write.
+        writers: What sends the rows of a write, and looks for its mark.
     """
 
-    def __init__(self, config: ProducerConfig, blocks: BlockIntake, make_writer: MakeWriter) -> None:
-        self._config = config
+    def __init__(self, blocks: BlockIntake, writers: Writers) -> None:
         self._blocks = blocks
-        self._make_writer = make_writer
+        self.writers = writers
 
     def call(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Make a call of `BlockIntake` once, however often it is run.
@@ -72,7 +68,7 @@ class WriteCalls:
 
     def pass_on(self, write: WriteTry, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Give rows to the try's producer, or, of a repetition, show them alone."""
-        blocks = self._blocks if write.writer is None else write.writer.blocks
+        blocks = self._blocks if write.sending is None else write.sending.blocks
         return run(getattr(blocks.tapped(write.tap), name)(*arguments, **options))
 
     def _nothing(self, name: str, topic: Any) -> Any:
@@ -81,7 +77,7 @@ class WriteCalls:
         return run(blocks.send_table(topic, {}) if name == "send_table" else blocks.send_many(topic, []))
 
     def _try(self, write_id: str, verify: str) -> WriteTry:
-        return WriteTry(self._config, self._make_writer, write_id, verify)
+        return WriteTry(self.writers, write_id, verify)
 
 
 class WriteBlock:
@@ -142,8 +138,8 @@ class WriteBlock:
         Of a repetition they are committed already.
         """
         self._check_open()
-        if self._write.writer is not None:
-            self._write.writer.producer.send_offsets_to_transaction(offsets, group_metadata)
+        if self._write.sending is not None:
+            self._write.sending.producer.send_offsets_to_transaction(offsets, group_metadata)
 
     def __enter__(self) -> WriteBlock:
         try:

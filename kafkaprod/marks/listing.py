@@ -12,7 +12,7 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
-from kafkaprod.marks.write import MakeWriter
+from kafkaprod.marks.writers import MakeWriter
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest

@@ -73,7 +73,8 @@ def mark_before(client: ClusterClient, name: str, coordinator: int) -> Mark | No
         ConfigError: Something else uses the group.
     """
     request = OffsetFetchRequest(group_id=name, topics=None, require_stable=False)
-    client.metadata([])
+    if not client.knows(coordinator):
+        client.metadata([])
     answer: OffsetFetchResponse = client.ask(request, coordinator, STABLE_VERSION)
     code = _code_of(answer)
     if code:

@@ -18,8 +18,8 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection
+from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import demand_topic
@@ -39,13 +39,9 @@ from kafkaprod.marks import looks, verdict
 from kafkaprod.marks.digest import RowTap
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
+from kafkaprod.marks.writers import KeptWriter, Writers, WritingProducer
 from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.results.write import WriteResult
-
-if TYPE_CHECKING:
-    from kafkaprod.engine.transactions.identity import TransactionalIdentity
-    from kafkaprod.intake.blocks import BlockIntake
-    from kafkaprod.producer import Producer
 
 WAIT_S: Final = 30.0
 _GLANCE_MS: Final = 500  # an open transaction that holds a mark for longer is fenced
@@ -61,16 +57,6 @@ _RIGHTS: Final = (
 )
 
 
-class WritingProducer(NamedTuple):
-    """What sends the rows of one try: a producer of its own, and its parts."""
-
-    producer: Producer
-    blocks: BlockIntake
-    transactions: TransactionalIdentity
-
-
-MakeWriter = Callable[[ProducerConfig], WritingProducer]
-
 logger = logging.getLogger("kafkaprod.marks")
 
 
@@ -78,27 +64,25 @@ class WriteTry:
     """One try. Not thread-safe: `open`, then the rows, then `commit` or `give_up`, then `close`.
 
     Args:
-        config: That of the producer; the try has one of its own, with the write's transactional id.
-        make_writer: Makes that producer.
+        writers: Those of the producer: the try takes one for as long as it lasts.
         write_id: The id of the write.
         verify: What a repetition is compared by: "content", "count" or "none".
         wait_s: How long a try that was fenced waits for the mark of the one that fenced it.
 
     Attributes:
         tap: Sees the rows; a rehearsal if the write is committed already.
-        writer: What sends them; None in a rehearsal.
+        sending: What sends them; None in a rehearsal.
 
     Raises:
         ConfigError: An argument is wrong, or the configuration allows no transactions.
     """
 
     tap: RowTap
-    writer: WritingProducer | None = None
+    sending: WritingProducer | None = None
 
     def __init__(
         self,
-        config: ProducerConfig,
-        make_writer: MakeWriter,
+        writers: Writers,
         write_id: object,
         verify: str = verdict.CONTENT,
         wait_s: float = WAIT_S,
@@ -109,13 +93,13 @@ class WriteTry:
         self._write_id = str(write_id)
         self._verify = verify
         self._wait_s = wait_s
-        self._config = ProducerConfig.from_options(config, transactional_id=self._name, interceptors=())
-        self._make_writer = make_writer
+        self._writers = writers
+        self._writer: KeptWriter | None = None
         self._attempt = secrets.token_hex(4)
         self._cluster = ""
         self._topic_ids: dict[str, str] = {}
-        self._client: ClusterClient | None = None
         self._mark: Mark | None = None
+        self._is_clean = False  # no transaction is open: the writer may make the next write
 
     @property
     def is_repetition(self) -> bool:
@@ -139,21 +123,23 @@ class WriteTry:
             KafkaError: As `init_transactions` and `begin_transaction`.
         """
         try:
-            self._client = ClusterClient(self._config)
+            self._writer = self._writers.take()
             self._cluster = self._client.metadata([]).cluster_id or ""
             for topic in topics:
                 self._look_up(topic)
             self._mark = self._glance()
+            sending: WritingProducer | None = None
             if self._mark is None:
-                self.writer = self._make_writer(self._config)
-                self.writer.producer.init_transactions()
+                sending = self._writer.start(self._name)
+                sending.producer.init_transactions()
                 self._mark = looks.read_mark(self._client, self._name, _SETTLED_MS)
-            self.tap = RowTap(is_rehearsal=self._mark is not None)
+            self.tap = RowTap(is_rehearsal=self._mark is not None, counts_only=self._verify != verdict.CONTENT)
             if self._mark is not None:
-                self._end_writer()
                 self._check_topics(self._mark)
-            elif self.writer is not None:
-                self.writer.producer.begin_transaction()
+                self._is_clean = True
+            elif sending is not None:
+                sending.producer.begin_transaction()
+                self.sending = sending
         except AuthorizationError as error:
             self._name_rights(error)
             raise
@@ -171,9 +157,9 @@ class WriteTry:
             if self.needs_rows:
                 verdict.check_rows(self._mark, self._verify, self.tap.topics, self.tap.rows, self.tap.digest)
             return _result(self._mark, already_written=True)
-        assert self.writer is not None
+        assert self.sending is not None
         try:
-            self.writer.producer.flush()
+            self.sending.producer.flush()
             mine = self._mark_of_rows()
             other = self._guard(mine)
             if other is None:
@@ -199,7 +185,7 @@ class WriteTry:
         """
         if _has(error, AuthorizationError, _RIGHTS):
             self._name_rights(error)
-        if self.writer is None:
+        if self.sending is None:
             return None
         is_known = isinstance(error, KafkaError) and (_is_fenced(error) or error.outcome == "unknown")
         if not is_known:
@@ -209,7 +195,6 @@ class WriteTry:
         while (mark := self._glance()) is None:
             if monotonic_s() > deadline_s:
                 raise self._unsure(error) from error
-            assert self._client is not None
             self._client.wait(_POLL_MS)
         logger.warning("write %r is committed, although this try ended with an error: %s", self._write_id, error)
         return self._taken(mark, has_all_rows=has_all_rows)
@@ -220,19 +205,32 @@ class WriteTry:
         return _result(self._mark, already_written=True)
 
     def close(self) -> None:
-        """End the connections; a transaction that is open is left to the next try, or to its timeout."""
-        self._end_writer()
-        if self._client is not None:
-            self._client.close()
+        """Give the writer back; one whose transaction is open is closed, and leaves it to the next try."""
+        writer, self._writer = self._writer, None
+        self.sending = None
+        if writer is None:
+            return
+        if self._is_clean:
+            self._writers.give_back(writer)
+        else:
+            writer.close()
+
+    @property
+    def _config(self) -> ProducerConfig:
+        assert self._writer is not None
+        return self._writer.config
+
+    @property
+    def _client(self) -> ClusterClient:
+        assert self._writer is not None
+        return self._writer.client
 
     def _look_up(self, topic: str) -> None:
         if topic not in self._topic_ids:
-            assert self._client is not None
             self._topic_ids[topic] = demand_topic(self._client, topic).topic_id or ""
 
     def _glance(self) -> Mark | None:
         """Look without fencing; a transaction that stays open counts as no mark."""
-        assert self._client is not None
         try:
             return looks.read_mark(self._client, self._name, _GLANCE_MS)
         except BrokerError as error:
@@ -257,7 +255,7 @@ class WriteTry:
         return Mark(
             write_id=self._write_id,
             rows=self.tap.rows,
-            digest="" if self._verify == verdict.NONE else self.tap.digest,
+            digest=self.tap.digest,
             topics={topic: self._topic_ids[topic] for topic in topics},
             cluster=self._cluster,
             written_by=f"{self._config.client_id or 'kafkaprod'}@{socket.gethostname()}:{os.getpid()}",
@@ -267,13 +265,12 @@ class WriteTry:
 
     def _guard(self, mine: Mark) -> Mark | None:
         """Send the pending mark, and return the one before it; None: this try may commit."""
-        assert self.writer is not None
-        assert self._client is not None
+        assert self.sending is not None
         place = (min(mine.topics), 0)
         deadline_s = monotonic_s() + self._config.max_block_ms / 1000
         while True:
-            self.writer.producer.send_offsets_to_transaction({place: (mine.offset, mine.to_text())}, self._name)
-            coordinator = self.writer.transactions.coordinator_of_group(self._name)
+            self.sending.producer.send_offsets_to_transaction({place: (mine.offset, mine.to_text())}, self._name)
+            coordinator = self.sending.transactions.coordinator_of_group(self._name)
             try:
                 if coordinator is None:
                     raise error_for(ErrorCode.NOT_COORDINATOR, f"mark of group {self._name!r}")
@@ -284,11 +281,12 @@ class WriteTry:
             self._client.wait(_RETRY_MS)
 
     def _end_transaction(self) -> None:
-        assert self.writer is not None
+        assert self.sending is not None
         deadline_s = monotonic_s() + _UNKNOWN_S
         while True:
             try:
-                self.writer.producer.commit_transaction()
+                self.sending.producer.commit_transaction()
+                self._is_clean = True
                 return
             except CommitUnknownError:
                 if monotonic_s() > deadline_s:
@@ -318,14 +316,9 @@ class WriteTry:
 
     def _abort(self) -> None:
         """End the transaction, so that it holds up no reader; if that fails, the next try or its timeout does."""
-        assert self.writer is not None
+        assert self.sending is not None
         with contextlib.suppress(KafkaError):
-            self.writer.producer.abort_transaction(_ABORT_S)
-
-    def _end_writer(self) -> None:
-        writer, self.writer = self.writer, None
-        if writer is not None:
-            writer.producer.close(0)  # everything has its outcome
+            self.sending.producer.abort_transaction(_ABORT_S)
 
     def _name_rights(self, error: BaseException) -> None:
         error.add_note(

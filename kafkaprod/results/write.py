@@ -15,7 +15,7 @@ class WriteResult:
         rows: How many records the write has.
         written_ms: When it was committed, by the clock of the try that did; ms since 1970.
         written_by: Client id, host and process of that try.
-        digest: The digest of the records; empty with `verify="none"`.
+        digest: The digest of the records; empty unless it was made with `verify="content"`.
     """
 
     write_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkaprod import Producer
+from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.settings import acls
 from kafkaprod.cli.main import main
@@ -299,10 +300,36 @@ def test_serializers_and_a_transactional_producer_are_used_as_they_are(broker: E
     assert Counter(record.value for record in broker.records("beside")) == Counter([b"1", b"2", b"3"])
 
 
+def test_a_producer_keeps_what_made_a_write_for_the_next_and_ends_it_with_itself(broker: EmbeddedBroker) -> None:
+    async def write_two() -> list[int]:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(2):
+                await producer.send_many("kept", [b"a"], write_id=f"asyncio-{number}")
+            kept = [*producer._kept_writers]
+            sending = kept[0]._sending
+        assert sending is not None
+        assert sending.producer._has_ended
+        return [len(kept), sending.transactions.number]
+
+    assert asyncio.run(write_two()) == [1, 2]
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(3):
+        assert not producer.send_many("kept", [b"a"], write_id=f"w-{number}").already_written
+        assert producer.send_many("kept", [b"a"], write_id=f"w-{number}").already_written
+    (writer,) = producer._kept_writers
+    sending = writer._sending
+    producer.close()
+    assert sending is not None
+    assert sending.transactions.number == 3
+    assert sending.producer._has_ended
+    assert producer._kept_writers == []
+    assert len(broker.records("kept")) == 5
+
+
 def test_a_fenced_try_waits_for_the_mark_and_never_fences_back(broker: EmbeddedBroker) -> None:
     producer = Producer(bootstrap_servers=broker.bootstrap_servers)
     calls = producer._writes
-    first, second = (WriteTry(producer.config, calls._make_writer, "fenced", wait_s=0.2) for _ in range(2))
+    first, second = (WriteTry(calls.writers, "fenced", wait_s=0.2) for _ in range(2))
     first.open("fenced")
     calls.pass_on(first, "send_many", ("fenced", [b"a"]), {})
     second.open("fenced")
@@ -347,7 +374,7 @@ def test_commands_write_once_and_list_show_and_forget(
 def test_forgetting_fences_a_try_that_is_at_work(broker: EmbeddedBroker) -> None:
     producer = Producer(bootstrap_servers=broker.bootstrap_servers)
     calls = producer._writes
-    attempt = WriteTry(producer.config, calls._make_writer, "forgotten-at-work", wait_s=0.2)
+    attempt = WriteTry(calls.writers, "forgotten-at-work", wait_s=0.2)
     attempt.open("at-work")
     calls.pass_on(attempt, "send_many", ("at-work", [b"a"]), {})
     main(["writes", "forget", "forgotten-at-work", "-b", broker.bootstrap_servers])

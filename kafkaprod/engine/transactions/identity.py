@@ -98,6 +98,14 @@ class TransactionalIdentity:
         return self._started(self._machine.init(), wake)
 
     @locked
+    def take_name(self, transactional_id: str) -> None:
+        """Take another transactional id between two transactions. Raises as `start_init`."""
+        self._check_running()
+        self._machine.take_name(transactional_id)
+        self.transactional_id = transactional_id
+        self._has_news = True
+
+    @locked
     def begin(self) -> None:
         """Begin a transaction; at once. Raises IllegalStateError, or why the last one failed."""
         if self._closed is not None:

@@ -75,6 +75,18 @@ class Intents:
             self._move(State.INITIALIZING)
         return call
 
+    def take_name(self, transactional_id: str) -> None:
+        """Take another transactional id; `init` comes first then. Raises IllegalStateError, or why it failed."""
+        self._check_no_call("another transactional id")
+        if self.state is not State.UNINITIALIZED:
+            self._raise_failure()
+            if self.state is not State.READY:
+                raise IllegalStateError(f"another transactional id: a transaction is open ({self._who()})")
+            self._move(State.UNINITIALIZED)
+        self._name = transactional_id
+        self.producer_id = self.epoch = -1
+        self.members = Members(is_v2=False)
+
     def begin(self) -> None:
         """Begin a transaction. Raises IllegalStateError, or why the previous one failed."""
         if self._call is not None:

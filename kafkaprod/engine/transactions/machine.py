@@ -74,6 +74,13 @@ class TransactionMachine(Intents):
         self._moved_ms: int | None = None
         self._has_asked_again = False
 
+    def take_name(self, transactional_id: str) -> None:
+        """Take another transactional id, which may have another coordinator."""
+        super().take_name(transactional_id)
+        self._coordinator = self._last_end = None
+        self._group_coordinators.clear()
+        self._is_first_init, self._is_bump_due = True, False
+
     def may_drain(self, partition: TopicPartition) -> bool:
         """Whether a batch of the partition may go out; under v1 the partition is added if it is not a member yet."""
         return self.state in OPEN and self.members.may_drain(partition)

@@ -24,7 +24,7 @@ class State(Enum):
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
     State.INITIALIZING: frozenset({State.UNINITIALIZED, State.READY, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
-    State.READY: frozenset({State.IN_TRANSACTION, State.FATAL_ERROR}),
+    State.READY: frozenset({State.UNINITIALIZED, State.IN_TRANSACTION, State.FATAL_ERROR}),  # the first: another id
     State.IN_TRANSACTION: frozenset(
         {State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR},
     ),

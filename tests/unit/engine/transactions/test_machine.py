@@ -71,6 +71,27 @@ def test_v1_transaction_sends_these_requests_in_this_order() -> None:
     assert bench.next() is None
 
 
+@pytest.mark.parametrize("is_v2", [False, True])
+def test_another_transactional_id_is_begun_like_the_first(is_v2: bool) -> None:
+    bench = Bench(is_v2=is_v2)
+    bench.init()
+    machine = bench.machine
+    machine.begin()
+    with pytest.raises(IllegalStateError, match="a transaction is open"):
+        machine.take_name("another")
+    commit = machine.commit()
+    assert bench.next() is None
+    assert bench.outcome(commit) is None
+    machine.take_name("another")
+    assert (machine.state, machine.producer_id, machine.epoch) == (State.UNINITIALIZED, -1, -1)
+    call = machine.init()
+    assert bench.answer_next(Step.FIND_COORDINATOR).message.coordinator_keys == ["another"]  # type: ignore[attr-defined]
+    init = bench.answer_next(Step.INIT, 0, (5000, 0))
+    assert init.message.transactional_id == "another"  # type: ignore[attr-defined]
+    assert bench.outcome(call) is None
+    assert (machine.producer_id, machine.epoch) == (5000, 0)
+
+
 def test_v2_transaction_adds_nothing_and_takes_the_epoch_of_its_end() -> None:
     bench = Bench(is_v2=True)
     bench.init()
