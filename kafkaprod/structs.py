@@ -89,3 +89,27 @@ class RequestSums(NamedTuple):
     largest_mean_record_bytes: float
     topics: list[tuple[str, int, int, int]]
     queue_times: list[tuple[int, int]]
+
+
+_MURMUR_MASK: Final = 0xFFFFFFFF
+_MURMUR_FACTOR: Final = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """Return murmur2 of bytes as Kafka's Java client has it, unsigned."""
+    length = len(data)
+    value = 0x9747B28C ^ length
+    for start in range(0, length & ~3, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * _MURMUR_FACTOR & _MURMUR_MASK
+        word = (word ^ word >> 24) * _MURMUR_FACTOR & _MURMUR_MASK
+        value = (value * _MURMUR_FACTOR & _MURMUR_MASK) ^ word
+    rest = data[length & ~3 :]
+    if rest:
+        value = (value ^ int.from_bytes(rest, "little")) * _MURMUR_FACTOR & _MURMUR_MASK
+    value = (value ^ value >> 13) * _MURMUR_FACTOR & _MURMUR_MASK
+    return value ^ value >> 15
+
+
+def partition_of_key(key: bytes, count: int) -> int:
+    """Return which of `count` partitions Kafka's producers choose for a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % count

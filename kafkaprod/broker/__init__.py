@@ -12,6 +12,7 @@ and back. Waiting fetches stay in `purgatory`, waiting joins and syncs in their 
 
 `embedding` runs all of it in a process of its own, `cli.broker` as a command.
 
+window          the page that shows a tester what is in a broker, by a process of its own
 embedding       the broker inside another program
 server          the broker's front: sockets, sessions, and the way of a request to its handler
 handlers        one module per API key: what the broker does with a request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -11,6 +12,9 @@ import tempfile
 
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
+from kafkaprod.broker.embedding.child import broker_handlers
+from kafkaprod.broker.embedding.control_socket import ControlSocket
+from kafkaprod.broker.embedding.window import LOOPBACK, Window, checked_port
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
@@ -27,6 +31,8 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where clients of this machine reach a socket that listens on all addresses."""
 _LISTENERS_HELP = "several sockets in place of --host and --port: PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094"
 _ADVERTISED_HELP = "what clients connect to, a proxy say: HOST:PORT, or NAME://HOST:PORT for each listener"
+_UI_HOST_HELP = "address of the page (default: %(default)s); others than this machine's show all records to the network"
+_CONTROL_HELP = "a Unix socket that takes commands: lines of JSON, as the page and `EmbeddedBroker` send them"
 _DATA_DIR_HELP = "holds topics and offsets, created if missing; without it a temporary one is removed at the end"
 _LOG_DIR_HELP = "a further directory for partitions, which are spread over all; needs --data-dir; repeatable"
 
@@ -69,6 +75,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="time that new groups wait for members (default: %(default)s)",
     )
     broker_arguments.add_arguments(parser)
+    add("--ui-host", default=LOOPBACK, metavar="HOST", help=_UI_HOST_HELP)
+    add("--control", metavar="PATH", help=_CONTROL_HELP)
     parser.set_defaults(run=run)
 
 
@@ -82,6 +90,26 @@ def run(options: argparse.Namespace) -> int:
         return _serve(options, options.data_dir)
     with tempfile.TemporaryDirectory(prefix="kafkaprod-broker-") as directory:
         return _serve(options, os.path.join(directory, "data"))
+
+
+def _run_shown(server: BrokerServer, options: argparse.Namespace, address: str) -> int:
+    """Run a broker with its control socket and its page, if they are wanted; return the exit code."""
+    with contextlib.ExitStack() as ends:
+        if options.control is not None:
+            ends.callback(ControlSocket(options.control, broker_handlers(server)).close)
+        port = checked_port(options.ui)
+        if port is not None:
+            directory = ends.enter_context(tempfile.TemporaryDirectory(prefix="kafkaprod-ui-"))
+            path = os.path.join(directory, "broker")
+            ends.callback(ControlSocket(path, broker_handlers(server)).close)
+            window = Window({str(options.node_id): path}, port, options.ui_host)
+            window.start()
+            ends.callback(window.close)
+            print(f"page: {window.url}", file=sys.stderr, flush=True)
+            window.describe(address, {str(options.node_id): address})
+            if options.ui_host != LOOPBACK:
+                print("Whoever has the page's address can read all records and send some.", file=sys.stderr, flush=True)
+        return 0 if server.run() else 1
 
 
 def _serve(options: argparse.Namespace, data_dir: str) -> int:
@@ -137,7 +165,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
             file=sys.stderr,
             flush=True,
         )
-    return 0 if server.run() else 1
+    return _run_shown(server, options, address_text(_EVERYWHERE.get(client_host, client_host), client_port))
 
 
 def _parse_topic(text: str) -> tuple[str, int]:

@@ -10,6 +10,8 @@ _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
 )
 
+_UI_HELP = "show topics, records, groups and transactions on a page of this machine; its address is printed"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments to a parser."""
@@ -18,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tls-key", metavar="FILE", help="its private key (PEM, without password)")
     add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
     add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
+    add("--ui", nargs="?", type=int, const=0, metavar="PORT", help=_UI_HELP)
     add("-o", "--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
 
 

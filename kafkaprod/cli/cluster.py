@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         options=broker_arguments.kafka_options(options),
         data_dir=options.data_dir,
         log_dirs=options.log_dirs,
+        ui=False if options.ui is None else options.ui,
     )
     over: queue.SimpleQueue[None] = queue.SimpleQueue()  # its put() is right in a signal handler, that of an Event not
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"listening on {cluster.bootstrap_servers}, data in {cluster.data_dir}", flush=True)
         for name, addresses in cluster.listeners.items() if options.listeners else ():
             print(f"  {name}://{addresses}", flush=True)
+        if options.ui is not None:
+            print(f"  page: {cluster.ui_url}", file=sys.stderr, flush=True)
         print(
             f"`kill {os.getpid()}` stops it, as does Ctrl-C in its terminal. Lines: {_COMMANDS}",
             file=sys.stderr,

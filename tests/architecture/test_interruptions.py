@@ -17,7 +17,7 @@ PRODUCT = ("kafkaprod", "pyspark_kafkaprod")
 # Of the broker only what starts one runs in the application.
 BROKER = "kafkaprod/broker/"
 EMBEDDING = "kafkaprod/broker/embedding/"
-IN_BROKERS = {f"{EMBEDDING}{name}.py" for name in ("child", "children", "cluster_child", "host")}
+IN_BROKERS = {f"{EMBEDDING}{name}.py" for name in ("child", "children", "cluster_child", "control_socket", "host")}
 
 # What takes a lock otherwise, and why that is right.
 TRIED = {"kafkaprod/security/tls.py": "tried only, on the thread that connects; nobody waits for it"}

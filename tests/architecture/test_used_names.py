@@ -20,12 +20,17 @@ COMPILED = re.compile(
 NOT_READ = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
 ALLOWED = {
     "_repr_html_": "notebooks call it",
+    "do_GET": "http.server calls it",
+    "do_POST": "http.server calls it",
     "from_fixed": "a public way to make a Column; the class is documented with all its members",
     "get_loop": "asyncio calls it where a future is awaited",
+    "handle_error": "socketserver calls it",
     "hook_directories": "PyInstaller calls it",
+    "log_message": "http.server calls it",
     "pytest_runtest_makereport": "pytest calls it",
     "pytest_runtest_teardown": "pytest calls it",
     "refused_release_count": "counts a bug of the engine; every stress test looks at it",
+    "send_error": "http.server calls it",
     "streamReader": "Spark calls it",
     "streamWriter": "Spark calls it",
     "waiting_flushes": "shows that an interrupted flush has left nothing behind, which nothing else does",

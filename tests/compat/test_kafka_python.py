@@ -22,8 +22,9 @@ from kafkaprod.compat import kafka_python as compat
 from kafkaprod.compat.kafka_python import KafkaProducer, TopicPartition, errors
 from kafkaprod.compat.kafka_python.future import Future
 from kafkaprod.compat.kafka_python.options import effective, engine_options
-from kafkaprod.compat.kafka_python.partitioner import DefaultPartitioner, Partitioner, murmur2
+from kafkaprod.compat.kafka_python.partitioner import DefaultPartitioner, Partitioner
 from kafkaprod.compat.kafka_python.producer.future import RecordMetadata
+from kafkaprod.structs import murmur2
 from tests.kafka.ports import free_ports
 from tests.support.compat.standins import without_original
 

@@ -3,7 +3,11 @@
 host               imports everything once and forks the controller and the brokers of a cluster
 cluster_child      the processes of an embedded cluster after the fork: a broker, or the controller
 child              the process an `EmbeddedBroker` runs in
-log_reading        the broker's side of it: reads its logs
+log_search         the broker's side of it: the newest records, the search through them, what the topics have
+log_reading        reads whole logs
+group_reading      reads groups, committed offsets and transactions
+own_requests       sends records and changes topics without a client
+control_socket     the way in for a window, and for a test beside the command
 children           what the processes of a cluster have in common: they end with their host
 pytest_plugin      an embedded broker or cluster as pytest fixtures
 cluster            `EmbeddedCluster`: the life of a cluster, and what tests do to it, by the parts below
@@ -20,6 +24,7 @@ cluster_options    what a cluster is made of: its arguments, checked
 cluster_host       the test's side of a cluster's host
 disturbance        what a test has broken and can mend
 embedded           a broker in a process of its own, for tests and quick starts
+window             the page of a broker or a cluster: starts and ends its process
 arrivals           what arrived at an embedded broker or cluster, for the assertions of a test
 faults             scripted faults by API key
 arguments          checks of the arguments of embedded brokers, clusters and faults

@@ -6,6 +6,7 @@ answers on stdout.
     parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
     parent: {"command": "topics"}   {"command": "records", ...}                     child: as in `log_reading`
+    parent: {"command": "newest", ...}   {"command": "groups"}                       child: as in `log_search`
     parent: {"command": "stop"}
 Each line of the parent has a number, which its answer repeats (`lines`); an answer {"error": text} means that it could
 not. "stop", which has no answer, and the end of stdin stop the broker cleanly. The end of stdin without it means that
@@ -28,8 +29,12 @@ from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.embedding.commands import Command, CommandHandler, answer_to
+from kafkaprod.broker.embedding.control_socket import ControlSocket
+from kafkaprod.broker.embedding.group_reading import group_handlers
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
 from kafkaprod.broker.embedding.log_reading import reading_handlers
+from kafkaprod.broker.embedding.log_search import searching_handlers
+from kafkaprod.broker.embedding.own_requests import own_handlers
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
 from kafkaprod.broker.server.process import prepare_process
@@ -60,8 +65,10 @@ def main() -> int:
         return 1
     number = options.pop(NUMBER)
     try:
-        temporary = options.pop("temporary")
+        temporary, control = options.pop("temporary"), options.pop("control", None)
         server = BrokerServer(parse_config(options))
+        if control is not None:
+            ControlSocket(control, broker_handlers(server))
     except KafkaError as error:
         lines.reply(number, {"error": str(error)})
         return 1
@@ -118,11 +125,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
 
 
 def _obey(server: BrokerServer, lines: JsonLines, is_orphan: threading.Event) -> None:
-    handlers = {
-        **fault_handlers(server.broker.faults),
-        **reading_handlers(server.broker),
-        "client_metrics": lambda _: _take_metrics(server),
-    }
+    handlers = {**broker_handlers(server), "client_metrics": lambda _: _take_metrics(server)}
     try:
         while (command := lines.receive()) is not None:
             number = command.pop(NUMBER, None)
@@ -147,6 +150,17 @@ def _take_metrics(server: BrokerServer) -> Command:
             }
             for push in pushes.get(timeout=_CONTROL_TIMEOUT_S)
         ]
+    }
+
+
+def broker_handlers(server: BrokerServer) -> dict[str, CommandHandler]:
+    """Return what a test and a window can have of any broker, by the name of the command."""
+    return {
+        **fault_handlers(server.broker.faults),
+        **reading_handlers(server.broker),
+        **searching_handlers(server.broker),
+        **group_handlers(server),
+        **own_handlers(server),
     }
 
 

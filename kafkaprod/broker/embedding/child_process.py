@@ -74,6 +74,11 @@ class ChildProcess(subprocess.Popen[bytes]):
                 return
         self.wait(0.0)
 
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Send a line that wants no answer; a process that is gone gets none."""
+        with contextlib.suppress(OSError, ValueError):
+            self._lines.send(message)
+
     def say_last(self, command: str) -> None:
         """Send the last command, and close stdin. The end of stdin alone is the death of the parent."""
         assert self.stdin is not None

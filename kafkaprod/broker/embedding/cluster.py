@@ -26,12 +26,13 @@ from kafkaprod.broker.embedding.cluster_faults import ClusterFaults
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.cluster_links import ClusterLinks
 from kafkaprod.broker.embedding.cluster_members import ClusterMembers
-from kafkaprod.broker.embedding.cluster_options import ClusterOptions
+from kafkaprod.broker.embedding.cluster_options import ClusterOptions, control_path
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
 from kafkaprod.broker.embedding.cluster_state import LAST_CHANGES, ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
 from kafkaprod.broker.embedding.disturbance import Disturbance
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
+from kafkaprod.broker.embedding.window import Window, checked_port
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import IllegalStateError, KafkaError
 
@@ -68,6 +69,7 @@ class EmbeddedCluster(ClusterState):
         sasl_oauthbearer: bool = False,
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
+        ui: bool | int = False,
     ) -> None:
         """Describe what to run; `start` or a `with` statement runs it.
 
@@ -98,6 +100,7 @@ class EmbeddedCluster(ClusterState):
             tls_files: Certificate chain, private key and, to ask clients for certificates, their authority; PEM files.
                 The certificate is that of all brokers: for 127.0.0.1.
             options: Further options of all brokers under Kafka's names.
+            ui: Show the cluster on a page, see `ui_url`: True, or its port.
 
         Raises:
             ConfigError: An argument has a wrong type or value, or they do not fit together.
@@ -124,6 +127,7 @@ class EmbeddedCluster(ClusterState):
             sasl_oauthbearer=sasl_oauthbearer,
             tls_files=tls_files,
             options=options,
+            ui=ui,
         )
         self._owner_pid = os.getpid()
         # The path of a socket in it has at most 107 bytes, 103 on macOS.
@@ -136,6 +140,8 @@ class EmbeddedCluster(ClusterState):
         self._topics = ClusterTopics(self, checked.factor)
         self._members = ClusterMembers(self._host, self, self._topics, self.data_dir)
         self._faults = ClusterFaults(self, self._links)
+        port = checked_port(ui)
+        self._window = None if port is None else Window(self._control_paths(), port)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -151,6 +157,8 @@ class EmbeddedCluster(ClusterState):
         if not self._remove.alive:
             raise IllegalStateError("the embedded cluster was closed: make another one")
         make_temporary(self._directory)
+        if self._window is not None:
+            self._window.start()
         try:
             self._host.start()
             names = [CONTROLLER, *(str(broker.id) for broker in self.brokers)]
@@ -164,6 +172,7 @@ class EmbeddedCluster(ClusterState):
                     self.create_topic(name, partitions)
             self.wait_until_in_sync()
             self.wait_until_applied()  # each broker knows all the others
+            self._show_brokers()
         except BaseException:
             self.close()
             raise
@@ -176,7 +185,31 @@ class EmbeddedCluster(ClusterState):
         with contextlib.suppress(KafkaError, OSError):  # the cluster may be broken, which is no matter now
             self._faults.end_chaos()
         self._host.close()
+        if self._window is not None:
+            self._window.close()
         self._remove()
+
+    @property
+    def ui_url(self) -> str:
+        """The address of the page that shows the cluster, with its secret, as `EmbeddedBroker.ui_url`.
+
+        Raises:
+            IllegalStateError: There is no page.
+            EmbeddedBrokerError: The page could not be served.
+        """
+        if self._window is None:
+            raise IllegalStateError("the embedded cluster has no page: make it with ui=True")
+        return self._window.url
+
+    def _control_paths(self) -> dict[str, str]:
+        return {str(broker.id): control_path(self._directory, broker.id) for broker in self.brokers}
+
+    def _show_brokers(self) -> None:
+        """Have the page show the brokers that there are."""
+        if self._window is not None:
+            self._window.begin()
+            addresses = {str(broker.id): broker.address for broker in self.brokers}
+            self._window.describe(self.bootstrap_servers, addresses, self._control_paths())
 
     def restore(self) -> None:
         """Undo what tests did: end chaos, heal links, clear faults, run what is stopped or paused, wait until in sync.
@@ -188,6 +221,7 @@ class EmbeddedCluster(ClusterState):
         """
         self._faults.restore()
         self._members.remove_added()
+        self._show_brokers()
         self.wait_until_in_sync()
 
     def __enter__(self) -> Self:
@@ -309,7 +343,9 @@ class EmbeddedCluster(ClusterState):
             EmbeddedBrokerError: It could not start.
             IllegalStateError: The cluster does not run.
         """
-        return self._members.add(rack)
+        broker = self._members.add(rack)
+        self._show_brokers()
+        return broker
 
     def remove_broker(self, broker_id: int) -> None:
         """Take a broker out of the cluster for good: move its partitions away, stop it, unregister it.
@@ -323,6 +359,7 @@ class EmbeddedCluster(ClusterState):
             EmbeddedBrokerError: It is the only one that runs, or its partitions did not come into sync elsewhere.
         """
         self._members.remove(broker_id)
+        self._show_brokers()
 
     def shrink_isr(self, topic: str, partition: int, to: int = 1) -> Disturbance:
         """Cut followers off from a partition's leader until its ISR has `to` members.

@@ -15,11 +15,11 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, describe, event_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
-from kafkaprod.broker.embedding.child import fault_handlers, parse_config
+from kafkaprod.broker.embedding.child import broker_handlers, parse_config
 from kafkaprod.broker.embedding.children import HostChannel, in_loop
 from kafkaprod.broker.embedding.cluster_changes import send_signal
 from kafkaprod.broker.embedding.commands import Command, CommandHandler
-from kafkaprod.broker.embedding.log_reading import reading_handlers
+from kafkaprod.broker.embedding.control_socket import ControlSocket
 from kafkaprod.broker.metadata.records import RECORD_TYPES
 from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.router import announced_versions
@@ -68,10 +68,13 @@ def run_broker(options: Command, sock: socket.socket) -> int:
     channel = HostChannel(sock)
     prepare_process()
     cluster, journal = dict(options.pop("cluster")), options.pop("journal")
+    control = options.pop("control", None)
     cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
     try:
         config = replace(parse_config(options), cluster=ClusterConfig(**cluster), disk=UnsyncedDisk(journal))
         server = BrokerServer(config)
+        if control is not None:
+            ControlSocket(control, broker_handlers(server))
     except (KafkaError, OSError, ValueError) as error:
         channel.say({"error": f"{type(error).__name__}: {error}"})
         return 1
@@ -129,8 +132,7 @@ def _broker_handlers(server: BrokerServer) -> dict[str, CommandHandler]:
         in_loop(server.post, lambda: server.broker.log_dirs.fail(command["path"]))
 
     return {
-        **fault_handlers(server.broker.faults),
-        **reading_handlers(server.broker),
+        **broker_handlers(server),
         "stop": lambda _: server.shut_down(),
         "links": set_links,
         "fail_log_dir": fail_log_dir,

@@ -11,7 +11,7 @@ from kafkaprod.broker.config import DEFAULT_HOST
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
-from kafkaprod.broker.embedding.cluster_options import directories_of
+from kafkaprod.broker.embedding.cluster_options import control_path, directories_of
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ask_controller
 from kafkaprod.broker.embedding.cluster_state import ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
@@ -42,6 +42,7 @@ class ClusterMembers:
             **next(iter(known.values())),
             **directories_of(self._data_dir, broker_id, len(self._state.brokers[0].log_dirs)),
             "journal": os.path.join(self._host.options["temporary"], f"synced-{broker_id}"),
+            "control": self._control_of(broker_id, known),
             "port": 0,
             "listeners": listeners_text(each._replace(port=0) for each in _listeners(known)),
             "advertised": "",
@@ -57,6 +58,11 @@ class ClusterMembers:
         self._state.wait_for(lambda view: broker_id in view.active_brokers)
         self._state.wait_until_applied()
         return broker
+
+    def _control_of(self, broker_id: int, known: Mapping[str, Mapping[str, Any]]) -> str | None:
+        """Return the control socket of a broker that is added, if the others have one."""
+        has_window = any(options["control"] is not None for options in known.values())
+        return control_path(self._host.options["temporary"], broker_id) if has_window else None
 
     def remove(self, broker_id: int) -> None:
         """Take a broker out of the cluster for good: move its partitions away, stop it, unregister it."""

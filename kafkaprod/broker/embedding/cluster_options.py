@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafkaprod.broker.config import DEFAULT_HOST, MAX_LOG_DIRS
 from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
+from kafkaprod.broker.embedding.window import checked_port
 from kafkaprod.broker.listeners import following, listeners_text, parse_listeners
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.broker.storage.log.directory_files import cluster_id_of
@@ -69,6 +70,7 @@ class ClusterOptions:
     sasl_oauthbearer: bool
     tls_files: Sequence[str | os.PathLike[str]] | None
     options: Mapping[str, str | int | bool] | None
+    ui: bool | int
 
     def __post_init__(self) -> None:
         arguments.whole("brokers", self.brokers, 1)
@@ -100,6 +102,7 @@ class ClusterOptions:
         arguments.milliseconds("replica_lag_ms", self.replica_lag_ms, 1)
         arguments.whole("seed", self.seed, -arguments.INT64_MAX)
         arguments.options(self.options or {}, ARGUMENTS)
+        checked_port(self.ui)
 
     def _of_each_broker(self, name: str, value: object, example: str) -> list[Any]:
         found = arguments.elements(name, value, example)
@@ -174,6 +177,7 @@ class ClusterOptions:
                     **own,
                     **directories_of(data_dir, number, self.log_dirs),
                     "journal": os.path.join(directory, f"synced-{number}"),
+                    "control": None if checked_port(self.ui) is None else control_path(directory, number),
                     "port": self.ports[number - 1] if self.ports else 0,
                     "listeners": self._listeners_of(number),
                     "advertised": self.advertised[number - 1] if self.advertised else "",
@@ -196,6 +200,11 @@ class ClusterOptions:
 
 def _new_cluster_id(directory: str) -> str:
     return base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_OID, directory).bytes).decode()[:22]
+
+
+def control_path(directory: str, broker_id: int) -> str:
+    """Return where a broker's control socket is, in the temporary directory of its cluster."""
+    return os.path.join(directory, f"control-{broker_id}")
 
 
 def directories_of(data_dir: str, broker_id: int, count: int) -> dict[str, Any]:

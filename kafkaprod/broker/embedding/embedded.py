@@ -26,6 +26,7 @@ from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, Expecte
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
+from kafkaprod.broker.embedding.window import Window, checked_port
 from kafkaprod.broker.settings.client_metrics import Push
 from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -85,6 +86,7 @@ class EmbeddedBroker:
         client_metrics: bool = False,
         max_versions: Mapping[ApiKey, int] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
+        ui: bool | int = False,
     ) -> None:
         """Describe what to run; `start` or a `with` statement runs it.
 
@@ -120,6 +122,7 @@ class EmbeddedBroker:
             max_versions: API -> highest version to announce and to take: how a client speaks to older brokers.
             options: Further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
+            ui: Show the broker on a page, see `ui_url`: True, or its port.
 
         Raises:
             ConfigError: An argument has a wrong type or value.
@@ -161,6 +164,14 @@ class EmbeddedBroker:
         self._process: ChildProcess | None = None
         self.faults: FaultScript = RemoteFaults(self.command)
         self._arrivals = Arrivals(lambda command: [self.command(command)])
+        self._window: Window | None = None
+        self._control: str | None = None
+        port_of_page = checked_port(ui)
+        if port_of_page is not None:
+            self._control_dir = name_temporary("kafkaprod-ui-", most_bytes=80)
+            weakref.finalize(self, remove_of_owner, self._control_dir, self._owner_pid)
+            self._control = os.path.join(self._control_dir, "broker")
+            self._window = Window({"0": self._control}, port_of_page)
         _brokers.add(self)
 
     def __repr__(self) -> str:
@@ -177,6 +188,21 @@ class EmbeddedBroker:
         if not self._host:
             raise IllegalStateError("the embedded broker was not started, or is closed: it has no address")
         return address_text(self._host, self._port)
+
+    @property
+    def ui_url(self) -> str:
+        """The address of the page that shows the broker, with its secret; `ui` asks that there is one.
+
+        It shows topics, records as they come, groups, transactions and what requests do, and sends a record. The page
+        stays while the broker is killed and started again, and asks nothing of any other machine.
+
+        Raises:
+            IllegalStateError: There is no page.
+            EmbeddedBrokerError: The page could not be served.
+        """
+        if self._window is None:
+            raise IllegalStateError("the embedded broker has no page: make it with ui=True")
+        return self._window.url
 
     @property
     def is_running(self) -> bool:
@@ -204,12 +230,13 @@ class EmbeddedBroker:
             raise IllegalStateError(f"the embedded broker runs already, as process {self._process.pid}")
         if self._temporary is not None:
             make_temporary(self._temporary)
+        if self._window is not None:
+            make_temporary(self._control_dir)
+            self._window.start()
         self._process = start_module("kafkaprod.broker.embedding.child")
+        where = {"data_dir": self.data_dir, "port": self._port, "temporary": self._temporary, "control": self._control}
         try:
-            address = self.command(
-                {"data_dir": self.data_dir, "port": self._port, "temporary": self._temporary, **self._options},
-                _START_TIMEOUT_S,
-            )
+            address = self.command({**where, **self._options}, _START_TIMEOUT_S)
         except BaseException:
             self.kill()
             if self._temporary is not None and not self._host:  # nothing of use is in it; another start makes it
@@ -222,6 +249,9 @@ class EmbeddedBroker:
             self._options["listeners"] = ",".join(
                 f"{label}://{self.listeners[label.partition(':')[0]]}" for label in labels
             )
+        if self._window is not None:
+            self._window.begin()
+            self._window.describe(self.bootstrap_servers, {"0": self.bootstrap_servers})
         return self
 
     def stop(self) -> None:
@@ -255,6 +285,9 @@ class EmbeddedBroker:
             self.kill()  # what it would write goes with the directory
             remove_of_owner(self._temporary, self._owner_pid)
         self._host = ""
+        if self._window is not None:
+            self._window.close()
+            remove_of_owner(self._control_dir, self._owner_pid)
 
     def restore(self) -> None:
         """Undo what tests did: clear the faults, or start it again if it does not run."""
@@ -339,6 +372,8 @@ class EmbeddedBroker:
     def disown(self) -> None:
         """In a forked child: drop what belongs to the parent, without touching the process or the directory."""
         process, self._process = self._process, None
+        if self._window is not None:
+            self._window.disown()
         if process is not None:
             process.returncode = 0  # nothing to wait for
             for pipe in (process.stdin, process.stdout):

@@ -41,12 +41,13 @@ def _records(broker: Broker, name: str, starts: dict[str, int]) -> Command:
     pages = {
         str(number): _page(partition.log, starts.get(str(number), 0))
         for number, partition in enumerate(partitions)
-        if _can_show(partition)
+        if can_show(partition)
     }
     return {"count": len(partitions), "partitions": pages}
 
 
-def _can_show(partition: Partition) -> bool:
+def can_show(partition: Partition) -> bool:
+    """Whether this broker leads the partition and knows that its replicas have all that was acknowledged."""
     is_led_here = partition.is_leader and not partition.is_offline
     return is_led_here and partition.log.high_watermark >= partition.epoch_start_offset
 
@@ -61,26 +62,29 @@ def _page(log: PartitionLog, start: int) -> dict[str, Any]:
     aborted = log.aborted_transactions(start, result.end_offset)
     batches = read_batches(result.records.read(), decompress)
     shown = [
-        _shown(record)
+        shown_record(record)
         for batch in batches
-        if not batch.is_control and not _is_aborted(batch, aborted)
+        if not batch.is_control and not is_aborted(batch, aborted)
         for record in batch
         if record.offset >= start
     ]
     return {"records": shown, "next": max([start, *(batch.last_offset + 1 for batch in batches)])}
 
 
-def _is_aborted(batch: RecordBatchReader, aborted: Iterable[AbortedTransaction]) -> bool:
+def is_aborted(batch: RecordBatchReader, aborted: Iterable[AbortedTransaction]) -> bool:
+    """Whether a batch belongs to a transaction that was aborted."""
     return batch.is_transactional and any(
         each.producer_id == batch.producer_id and each.first_offset <= batch.base_offset <= each.last_offset
         for each in aborted
     )
 
 
-def _shown(record: Record) -> list[Any]:
-    headers = [[name, _text(value)] for name, value in record.headers]
-    return [record.offset, record.timestamp, _text(record.key), _text(record.value), headers]
+def shown_record(record: Record) -> list[Any]:
+    """Return a record as it is written in an answer."""
+    headers = [[name, encoded(value)] for name, value in record.headers]
+    return [record.offset, record.timestamp, encoded(record.key), encoded(record.value), headers]
 
 
-def _text(data: bytes | None) -> str | None:
+def encoded(data: bytes | None) -> str | None:
+    """Return bytes as base64; None stays None."""
     return None if data is None else base64.b64encode(data).decode()

@@ -11,25 +11,9 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-_MASK: Final = 0xFFFFFFFF
-_FACTOR: Final = 0x5BD1E995
-
-
-def murmur2(data: bytes) -> int:
-    """Return murmur2 of bytes as Kafka's Java client has it, unsigned."""
-    length = len(data)
-    value = 0x9747B28C ^ length
-    for start in range(0, length & ~3, 4):
-        word = int.from_bytes(data[start : start + 4], "little") * _FACTOR & _MASK
-        word = (word ^ word >> 24) * _FACTOR & _MASK
-        value = (value * _FACTOR & _MASK) ^ word
-    rest = data[length & ~3 :]
-    if rest:
-        value = (value ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
-    value = (value ^ value >> 13) * _FACTOR & _MASK
-    return value ^ value >> 15
+from kafkaprod.structs import partition_of_key
 
 
 class Partitioner(ABC):
@@ -52,7 +36,7 @@ class DefaultPartitioner(Partitioner):
     def __call__(self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
         if key is None:
             return random.choice(list(available or all_partitions))
-        return all_partitions[(murmur2(key) & 0x7FFFFFFF) % len(all_partitions)]
+        return all_partitions[partition_of_key(key, len(all_partitions))]
 
     def partition(
         self, topic: str, key: Any, serialized_key: Any, value: Any, serialized_value: Any, cluster: Any

@@ -38,11 +38,14 @@ def build_batch(
     records: Sequence[tuple[bytes | None, bytes | None]],
     timestamp_ms: int,
     writer: TransactionOwner = NOT_TRANSACTIONAL,
+    headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> bytearray:
-    """Return a batch of at least one record, base offset 0, ready for `append_internal`."""
+    """Return a batch of at least one record, base offset 0, ready for `append_internal`; each has the headers."""
     batch = bytearray(HEADER_BYTES)
+    fields = b"".join(_field(name.encode(errors="surrogatepass")) + _field(value) for name, value in headers)
+    further = _varint(len(headers)) + fields
     for offset_delta, (key, value) in enumerate(records):
-        body = b"".join((b"\x00\x00", _varint(offset_delta), _field(key), _field(value), b"\x00"))
+        body = b"".join((b"\x00\x00", _varint(offset_delta), _field(key), _field(value), further))
         batch += _varint(len(body)) + body
     header = BatchHeader(
         base_offset=0,

@@ -180,8 +180,8 @@ class LogStore:
                 self._disk.unlink(os.path.join(self.directory, name))
         self._reload(offset, offset)
 
-    def delete_old_segments(self, high_watermark: int) -> int:
-        """Delete what is past retention; return how many segments went.
+    def delete_old_segments(self, high_watermark: int, now_ms: int | None = None) -> int:
+        """Delete what is past retention, now or at another time; return how many segments went.
 
         Raises:
             OSError: Some may be left.
@@ -193,7 +193,7 @@ class LogStore:
             self.log_start_offset,
             self.log_end_offset,
             high_watermark,
-            self.environment.clock.wall_ms(),
+            self.environment.clock.wall_ms() if now_ms is None else now_ms,
             self._age_timestamp,
         )
         if count == len(every):

@@ -211,8 +211,11 @@ class PartitionLog(ReadableLog):
             self._fence.guard_write(self._store.roll_now)
             self._commits.advance(self._store.segments.active.base_offset)
 
-    def delete_old_segments(self) -> int:
+    def delete_old_segments(self, now_ms: int | None = None) -> int:
         """Apply retention; return how many segments were deleted.
+
+        Args:
+            now_ms: The time to compare ages with, None for the clock's.
 
         Raises:
             LogError: KAFKA_STORAGE_ERROR, a file could not be deleted.
@@ -220,7 +223,7 @@ class PartitionLog(ReadableLog):
         with self._lock:
             if self.fence_reason is not None:
                 return 0  # a fenced log keeps its bytes
-            return self._fence.guard_write(lambda: self._store.delete_old_segments(self.high_watermark))
+            return self._fence.guard_write(lambda: self._store.delete_old_segments(self.high_watermark, now_ms))
 
     def compact(self, should_stop: Callable[[], bool] = lambda: False, *, is_forced: bool = False) -> int:
         """Compact the log if it is time (cleanup.policy=compact); return how many segments were rewritten.
