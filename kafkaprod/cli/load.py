@@ -205,7 +205,11 @@ def _load_in_transactions(
 ) -> int:
     from kafkaprod.loader.transactional import TransactionalLoad, find_position
 
-    committed = find_position(client, transactional_id, options.topic, sources) if options.resume else None
+    is_write = options.write_id is not None
+    resumes = options.resume or (is_write and not options.restart)
+    committed = None
+    if resumes:
+        committed = find_position(client, transactional_id, options.topic, sources, is_write=is_write)
     progress = progress_of(options, sources, None if committed is None else committed.position, producer_options)
     settings = load_options(client, options, producer_options, fingerprint, None, listing)
     if options.resume:
@@ -213,10 +217,15 @@ def _load_in_transactions(
         _check_must_resume(options, what, is_found=committed is not None and committed.is_begun)
         done_at = committed.done_at if committed is not None and committed.is_begun else None
         _show_resumed(progress, f"transactional id {transactional_id!r}", done_at)
+    elif committed is not None and committed.done_at:
+        rows = counted(committed.sent_count, "record")
+        progress.show(f"already written at {committed.done_at}: {rows} of {printable(options.write_id)}")
     sink = make_sink(options.on_error, None, "", None, progress)
     report = LoadReport(options.topic, retention_ms=settings.retention_ms)
     job = Job(sources, reading, settings, sink, progress, None, report)
-    load = TransactionalLoad(job, client, transactional_id, resumes=options.resume, restarts=options.restart)
+    load = TransactionalLoad(
+        job, client, transactional_id, resumes=resumes, restarts=options.restart, is_write=is_write
+    )
     return _work(options, load, load.run, sources, sink, progress, client, can_resume=True)
 
 

@@ -118,6 +118,11 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="load in transactions: rows and the position after them are committed together, and no manifest is kept",
     )
+    add(
+        "--write-id",
+        metavar="ID",
+        help="load once, however often it is run: in transactions, by a name that is the same in every run",
+    )
     add("--state", metavar="DIR", help="directory of the manifest (default: beside the first file)")
     add(
         "--checkpoint-interval",

@@ -25,6 +25,7 @@ from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.manifest import Manifest
 from kafkaprod.loader.positions.manifest_file import ManifestFile
 from kafkaprod.loader.progress import Quiet
+from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
 from kafkaprod.producer import Producer
 from kafkaprod.text import counted
 
@@ -55,9 +56,13 @@ def transactional_id_of(options: argparse.Namespace, producer_options: dict[str,
         "--state": options.state,
         "--no-manifest": options.no_manifest,
     }
+    what = "--transactional-id"
+    if options.write_id is not None:
+        what, others["--transactional-id"] = "--write-id", transactional_id
+        transactional_id = mark_name(DEFAULT_PREFIX, options.write_id)
     for name, is_given in others.items():
         if transactional_id is not None and is_given:
-            raise ConfigError(f"--transactional-id and {name} exclude each other")
+            raise ConfigError(f"{what} and {name} exclude each other")
     return transactional_id
 
 

@@ -11,10 +11,8 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.cli.main import examples
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, make_config, open_cluster, read_options
 from kafkaprod.errors import KafkaError
-from kafkaprod.marks.listing import forget, list_marks
-from kafkaprod.marks.looks import read_mark
+from kafkaprod.marks.listing import find_mark, forget, list_marks
 from kafkaprod.marks.mark import Mark
-from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
 from kafkaprod.marks.verdict import when
 from kafkaprod.producer import start_writer
 from kafkaprod.text import counted, printable
@@ -69,7 +67,7 @@ def _list(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _show(client: ClusterClient, options: argparse.Namespace) -> None:
-    mark = read_mark(client, mark_name(DEFAULT_PREFIX, options.write_id), _PATIENCE_MS)
+    mark = find_mark(client, options.write_id, _PATIENCE_MS)
     if mark is None:
         raise KafkaError(f"the cluster keeps no mark of write {options.write_id!r}: it is not written, or long ago")
     if options.json:

@@ -36,7 +36,12 @@ logger = logging.getLogger("kafkaprod.loader")
 
 
 def find_position(
-    client: ClusterClient, transactional_id: str, topic: str, sources: Sequence[Source] | None = None
+    client: ClusterClient,
+    transactional_id: str,
+    topic: str,
+    sources: Sequence[Source] | None = None,
+    *,
+    is_write: bool = False,
 ) -> CommittedPosition | None:
     """Return what a load has committed, without disturbing a process that may be at work; None: nothing.
 
@@ -45,6 +50,7 @@ def find_position(
         transactional_id: The transactional id of the load.
         topic: The topic of the load.
         sources: Its inputs; None: of all loads with the id one that stopped, or else the first.
+        is_write: The id may be used for these inputs and this topic alone.
 
     Raises:
         LoadError: The group has an offset that no load committed, or the inputs have changed.
@@ -52,7 +58,12 @@ def find_position(
         KafkaError: As a broker answered.
     """
     positions = find_positions(client, transactional_id, topic)
-    return positions.any_of() if sources is None else positions.find(Inputs.of(sources))
+    if sources is None:
+        return positions.any_of()
+    inputs = Inputs.of(sources)
+    if is_write:
+        positions.check_alone(inputs)
+    return positions.find(inputs)
 
 
 class TransactionalLoad:
@@ -64,16 +75,25 @@ class TransactionalLoad:
         transactional_id: The transactional id of the load.
         resumes: Continue a load that stopped.
         restarts: Begin again, whatever is committed.
+        is_write: The id is that of one write: it may be used for these inputs and this topic alone.
     """
 
     def __init__(
-        self, job: Job, client: ClusterClient, transactional_id: str, *, resumes: bool = False, restarts: bool = False
+        self,
+        job: Job,
+        client: ClusterClient,
+        transactional_id: str,
+        *,
+        resumes: bool = False,
+        restarts: bool = False,
+        is_write: bool = False,
     ) -> None:
         self._job = job
         self._client = client
         self._id = transactional_id
         self._resumes = resumes
         self._restarts = restarts
+        self._is_write = is_write
         self._inputs = Inputs.of(job.sources)
         decided_later = ("record_limit", "needs_keys")
         wanted = {name: value for name, value in job.options.fingerprint.items() if name not in decided_later}
@@ -106,7 +126,7 @@ class TransactionalLoad:
             while not committed.done_at:
                 rank = committed.rank
                 attempt = TransactionalAttempt(
-                    self._job, committed, self._id, self._refused, self._batch_bytes, producer
+                    self._job, committed, self._id, self._refused, self._batch_bytes, self._client, producer
                 )
                 try:
                     committed = attempt.committed = self._fence(attempt)
@@ -182,6 +202,8 @@ class TransactionalLoad:
 
     def _choose(self, positions: Positions) -> CommittedPosition:
         """Return the position to continue from. Raises LoadRefusedError where the arguments do not fit it."""
+        if self._is_write and not self._restarts:
+            positions.check_alone(self._inputs)
         found = None if self._restarts else positions.find(self._inputs)
         if found is None:
             return self._fresh(positions)

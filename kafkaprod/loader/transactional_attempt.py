@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkaprod._core.columns.row_partitions import count_partitions
+from kafkaprod.admin.client import ClusterClient
 from kafkaprod.errors import (
     KafkaError,
     ProducerFencedError,
@@ -24,13 +24,15 @@ from kafkaprod.loader.attempt import INTERRUPTED_S, Job
 from kafkaprod.loader.feed import Feed, Turn
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.opening.errors import LoadError
-from kafkaprod.loader.positions.committed_position import CommittedPosition
+from kafkaprod.loader.positions.committed_position import CommittedPosition, read_position
 from kafkaprod.loader.positions.in_flight import LEAST_BATCH_BYTES, refused_rows
 from kafkaprod.loader.positions.positions import Place
 from kafkaprod.loader.producing import LoadProducer
 from kafkaprod.loader.reports.spread import Spread
+from kafkaprod.marks.steps import commit, send_mark
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.block import BlockResult
+from kafkaprod.structs import TopicPartition
 
 ABORT_S: Final = 5.0
 COMMIT_TRIES: Final = 3  # each takes max_block_ms
@@ -59,6 +61,7 @@ class TransactionalAttempt:
         transactional_id: The transactional id of the load.
         refused: Rows that a broker did not take.
         batch_bytes: The batch size of the producer; None: as the options set it.
+        client: Asks the cluster.
         producer: The producer of the attempt before, whose transaction was aborted; None: `open` makes one.
     """
 
@@ -69,9 +72,11 @@ class TransactionalAttempt:
         transactional_id: str,
         refused: list[tuple[int, int, str]],
         batch_bytes: int | None,
+        client: ClusterClient,
         producer: LoadProducer | None = None,
     ) -> None:
         self._job = job
+        self._client = client
         self._options = job.options
         self._id = transactional_id
         self._refused = refused
@@ -229,10 +234,10 @@ class TransactionalAttempt:
         with contextlib.suppress(KafkaError, TimeoutError):  # the commit raises them
             self._opened.flush(self._opened.config.max_block_ms / 1000)
         committed = committed.ending_at(self._ends())
-        offsets = self.place.offsets(self._options.topic, committed)
-        self._repeated(lambda: self._opened.send_offsets_to_transaction(offsets, self._id))
-        self._repeated(self._opened.commit_transaction)
+        self._send_mark(committed)
+        commit(self._opened, self._patience_s)
         self.committed = committed
+        self.place = replace(self.place, known=committed)
         self._is_open = False
         self._sent.clear()
         self._counts = [0, 0, 0]
@@ -245,6 +250,28 @@ class TransactionalAttempt:
         self._job.progress.on_retries(report.retry_count + self._opened.retry_count)
         self._next_commit_s = time.monotonic() + self._options.checkpoint_s
 
+    def _send_mark(self, committed: CommittedPosition) -> None:
+        """Send the position; it must follow the one that this load knows.
+
+        Raises:
+            TransactionAbortableError: There is another one: it was not seen because a coordinator was asked that was
+                paused and deposed. The next attempt finds it.
+        """
+        topic, place = self._options.topic, self.place
+        before = send_mark(self._client, self._opened, self._id, place.offsets(topic, committed), self._patience_s)
+        if self.must_forget and place.known is None:
+            return  # whatever is there is begun again
+        found = before.get(TopicPartition(topic, place.partition))
+        if (None if found is None else read_position(found.metadata, self._id)) != place.known:
+            raise TransactionAbortableError(
+                f"transactional id {self._id!r} has committed another position of {topic!r} than the coordinator knew "
+                "that was asked before"
+            )
+
+    @property
+    def _patience_s(self) -> float:
+        return (COMMIT_TRIES - 1) * self._opened.config.max_block_ms / 1000
+
     def _ends(self) -> dict[int, int]:
         """Return where partitions end behind what was sent and is acknowledged."""
         ends: dict[int, int] = {}
@@ -252,14 +279,6 @@ class TransactionalAttempt:
             if result.done():
                 ends |= result.ends()
         return ends
-
-    def _repeated(self, call: Callable[[], None]) -> None:
-        """Make a call; one that timed out continues, and the same call again learns its outcome."""
-        for _ in range(COMMIT_TRIES - 1):
-            with contextlib.suppress(TransactionTimeoutError):
-                call()
-                return
-        call()
 
     def _abort(self, timeout_s: float) -> bool:
         """Abort, so that readers do not wait for the transaction's timeout; return whether that is certain.

@@ -8,6 +8,7 @@ listing  the writes that a cluster knows, for commands: list them, and forget on
 write    one try of a write: the order of look, fence, rows, mark, guard and commit
 writers  what makes writes, kept from one to the next: a client that looks, and a producer that sends
 verdict  whether a mark is that of the same rows
+steps    the pending mark, the guard and the commit, for loads and tasks of Spark, too
 looks    reading the mark: before and behind the fence, and at the coordinator that has taken the pending mark
 digest   the digest of rows on their way, for a try that writes them and for one that only compares
 place    where the mark of a write is: the names, and the partition

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
+from urllib.parse import unquote
 
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.coordinators import GROUP, find_coordinator
 from kafkaprod.admin.topics import first
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import ConfigError
+from kafkaprod.marks.looks import read_offsets
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
 from kafkaprod.marks.writers import MakeWriter
@@ -52,10 +57,46 @@ def _marks_of(client: ClusterClient, node_id: int, names: Sequence[str]) -> Iter
         for topic in group.topics:
             for partition in topic.partitions:
                 if partition.committed_offset >= 0 and not partition.error_code:
-                    try:
-                        yield Mark.from_text(partition.metadata or "", group.group_id)
-                    except ConfigError:
-                        continue  # something else uses the group: it is no write
+                    with contextlib.suppress(ConfigError):  # something else uses the group: it is no write
+                        yield _read(partition.metadata or "", group.group_id, topic.name)
+
+
+def find_mark(client: ClusterClient, write_id: str, patience_ms: int) -> Mark | None:
+    """Return the mark of a write, or of a load; None: the cluster keeps none.
+
+    Raises:
+        ConfigError: Something else uses the group.
+        BrokerError: As `read_offsets`.
+    """
+    name = mark_name(DEFAULT_PREFIX, write_id)
+    for place, committed in read_offsets(client, name, patience_ms).items():
+        return _read(committed.metadata, name, place.topic)
+    return None
+
+
+def _read(text: str, name: str, topic: str) -> Mark:
+    """Read a mark, or the position of a load, which has other fields. Raises ConfigError: it is neither."""
+    try:
+        load = json.loads(text) if text.startswith('{"kafkaprod-load":') else None
+        if load is None:
+            return Mark.from_text(text, name)
+        done_ms = datetime.fromisoformat(load["done_at"]).timestamp() * 1000 if load["done_at"] else 0
+        return Mark(
+            write_id=unquote(name.removeprefix(DEFAULT_PREFIX)),
+            rows=int(load["sent_count"]),
+            digest="",
+            topics={topic: str(load.get("topic_id", ""))},
+            cluster=str(load.get("cluster_id", "")),
+            written_by="kafkaprod load" if done_ms else "kafkaprod load, which is not complete",
+            written_ms=int(done_ms),
+            attempt="",
+        )
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"group {name!r} has an offset whose metadata {text[:200]!r} is no position of a load") from (
+            error
+        )
 
 
 def forget(client: ClusterClient, config: ProducerConfig, make_writer: MakeWriter, write_id: str) -> None:

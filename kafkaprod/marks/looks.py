@@ -1,4 +1,4 @@
-"""Reading the mark of a write from the offsets of its group.
+"""Reading marks, which are offsets that a group has committed, from its coordinator.
 
 A coordinator answers from its memory. One that was paused, and deposed meanwhile, answers "no offset" for a mark that
 was committed at the next one. So a look before the rows can only be a reason to do nothing; the *guard* decides: the
@@ -7,6 +7,7 @@ look at the node that has just taken the pending mark, which had every mark befo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
@@ -16,70 +17,102 @@ from kafkaprod.errors import BrokerError, ConfigError, ConnectionLostError
 from kafkaprod.marks.mark import Mark
 from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from kafkaprod.structs import TopicPartition
 
 _FIRST_WAIT_MS: Final = 2
 _LONGEST_WAIT_MS: Final = 100
 _MOST_MOVES_MS: Final = 10_000
 
 
-def read_mark(client: ClusterClient, name: str, patience_ms: int) -> Mark | None:
-    """Return the mark that finished transactions have left; None: there is none.
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The next offset to read, and the text that was committed with it."""
+
+    offset: int
+    metadata: str
+
+
+CommittedOffsets = dict[TopicPartition, CommittedOffset]
+"""Those of a group, by partition: one without an offset is left out."""
+
+
+def read_offsets(client: ClusterClient, group: str, patience_ms: int | None) -> CommittedOffsets:
+    """Return what a group has committed, by finished transactions alone.
 
     Args:
         client: A client of the cluster.
-        name: The group.
-        patience_ms: How long to wait for an unfinished transaction that holds a mark.
+        group: Its id; it needs no members.
+        patience_ms: How long to wait for an unfinished transaction that holds an offset; None: what was committed
+            before it counts.
 
     Raises:
         BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
-        ConfigError: Something else uses the group.
+        UnsupportedVersionError: The brokers are older than Kafka 2.5.
     """
-    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
+    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=patience_ms is not None)
+    left_ms = patience_ms or 0
     coordinator: int | None = None
     wait_ms, moved_ms = _FIRST_WAIT_MS, 0
     while True:
         if coordinator is None:
-            coordinator = find_coordinator(client, name, GROUP)
+            coordinator = find_coordinator(client, group, GROUP)
         try:
             answer: OffsetFetchResponse = client.ask(request, coordinator, STABLE_VERSION)
             code = _code_of(answer)
         except ConnectionLostError:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # it has gone: look for the next one
         if not code:
-            return _mark_in(answer, name)
+            return _committed(answer)
         if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            patience_ms -= wait_ms
-            has_ended = patience_ms < 0
+            left_ms -= wait_ms
+            has_ended = left_ms < 0
         else:
             coordinator, moved_ms = None, moved_ms + wait_ms
             has_ended = moved_ms > _MOST_MOVES_MS or not describe(code).retriable
         if has_ended:
-            raise error_for(code, f"mark of group {name!r}")
+            raise error_for(code, f"committed offsets of group {group!r}")
         client.wait(wait_ms)
         wait_ms = min(2 * wait_ms, _LONGEST_WAIT_MS)
 
 
-def mark_before(client: ClusterClient, name: str, coordinator: int) -> Mark | None:
-    """Return the mark that was committed before the one that is pending at this coordinator; the guard.
+def offsets_before(client: ClusterClient, group: str, node_id: int) -> CommittedOffsets:
+    """Return what was committed before the offsets that are pending at a node; the guard.
 
     Args:
         client: A client of the cluster.
-        name: The group.
-        coordinator: The node that has taken the pending mark.
+        group: Its id.
+        node_id: The coordinator that has taken the pending offsets.
 
     Raises:
-        BrokerError, ConnectionLostError: It does not coordinate the group any more, or did not answer: the pending mark
-            must be sent again, and the guard asked again.
-        ConfigError: Something else uses the group.
+        BrokerError, ConnectionLostError: It does not coordinate the group any more, or did not answer: the pending
+            offsets must be sent again, and the guard asked again.
     """
-    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=False)
-    if not client.knows(coordinator):
+    if not client.knows(node_id):
         client.metadata([])
-    answer: OffsetFetchResponse = client.ask(request, coordinator, STABLE_VERSION)
+    answer: OffsetFetchResponse = client.ask(OffsetFetchRequest(group_id=group, topics=None), node_id, STABLE_VERSION)
     code = _code_of(answer)
     if code:
-        raise error_for(code, f"mark of group {name!r}")
-    return _mark_in(answer, name)
+        raise error_for(code, f"committed offsets of group {group!r}")
+    return _committed(answer)
+
+
+def read_mark(client: ClusterClient, name: str, patience_ms: int) -> Mark | None:
+    """Return the mark of a write; None: there is none. Arguments and errors as `read_offsets`, and as `mark_in`."""
+    return mark_in(read_offsets(client, name, patience_ms), name)
+
+
+def mark_in(offsets: CommittedOffsets, name: str) -> Mark | None:
+    """Return the mark among the offsets of a write's group.
+
+    Raises:
+        ConfigError: Something else uses the group.
+    """
+    if len(offsets) > 1:
+        raise ConfigError(
+            f"group {name!r} has offsets of {len(offsets)} partitions, and the mark of a write is one: something else "
+            "uses this group. Set another write_prefix"
+        )
+    return next((Mark.from_text(each.metadata, name) for each in offsets.values()), None)
 
 
 def is_moved(error: Exception) -> bool:
@@ -92,16 +125,10 @@ def _code_of(answer: OffsetFetchResponse) -> int:
     return answer.error_code or next(filter(None, codes), 0)
 
 
-def _mark_in(answer: OffsetFetchResponse, name: str) -> Mark | None:
-    texts = [
-        partition.metadata or ""
+def _committed(answer: OffsetFetchResponse) -> CommittedOffsets:
+    return {
+        TopicPartition(topic.name, each.partition_index): CommittedOffset(each.committed_offset, each.metadata or "")
         for topic in answer.topics
-        for partition in topic.partitions
-        if partition.committed_offset >= 0
-    ]
-    if len(texts) > 1:
-        raise ConfigError(
-            f"group {name!r} has offsets of {len(texts)} partitions, and the mark of a write is one: something else "
-            "uses this group. Set another write_prefix"
-        )
-    return Mark.from_text(texts[0], name) if texts else None
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    }

@@ -28,26 +28,24 @@ from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import (
     AuthorizationError,
     BrokerError,
-    CommitUnknownError,
     ConfigError,
     KafkaError,
     ProducerFencedError,
     WriteTakenOverError,
     WriteUnknownError,
 )
-from kafkaprod.marks import looks, verdict
+from kafkaprod.marks import looks, steps, verdict
 from kafkaprod.marks.digest import RowTap
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
 from kafkaprod.marks.writers import KeptWriter, Writers, WritingProducer
-from kafkaprod.protocol.error_codes import ErrorCode, error_for
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.results.write import WriteResult
 
 WAIT_S: Final = 30.0
 _GLANCE_MS: Final = 500  # an open transaction that holds a mark for longer is fenced
 _SETTLED_MS: Final = 30_000  # behind the fence a mark is held only until its decided transaction is applied
 _POLL_MS: Final = 100
-_RETRY_MS: Final = 20
 _ABORT_S: Final = 10.0
 _UNKNOWN_S: Final = 60.0
 _RIGHTS: Final = (
@@ -163,7 +161,8 @@ class WriteTry:
             mine = self._mark_of_rows()
             other = self._guard(mine)
             if other is None:
-                self._end_transaction()
+                steps.commit(self.sending.producer, _UNKNOWN_S)
+                self._is_clean = True
                 return _result(mine, already_written=False)
         except Exception as error:
             found = self.give_up(error, has_all_rows=True)
@@ -266,31 +265,11 @@ class WriteTry:
     def _guard(self, mine: Mark) -> Mark | None:
         """Send the pending mark, and return the one before it; None: this try may commit."""
         assert self.sending is not None
-        place = (min(mine.topics), 0)
-        deadline_s = monotonic_s() + self._config.max_block_ms / 1000
-        while True:
-            self.sending.producer.send_offsets_to_transaction({place: (mine.offset, mine.to_text())}, self._name)
-            coordinator = self.sending.transactions.coordinator_of_group(self._name)
-            try:
-                if coordinator is None:
-                    raise error_for(ErrorCode.NOT_COORDINATOR, f"mark of group {self._name!r}")
-                return looks.mark_before(self._client, self._name, coordinator)
-            except KafkaError as error:
-                if not looks.is_moved(error) or monotonic_s() > deadline_s:
-                    raise
-            self._client.wait(_RETRY_MS)
-
-    def _end_transaction(self) -> None:
-        assert self.sending is not None
-        deadline_s = monotonic_s() + _UNKNOWN_S
-        while True:
-            try:
-                self.sending.producer.commit_transaction()
-                self._is_clean = True
-                return
-            except CommitUnknownError:
-                if monotonic_s() > deadline_s:
-                    raise
+        offsets = {(min(mine.topics), 0): (mine.offset, mine.to_text())}
+        patience_s = self._config.max_block_ms / 1000
+        return looks.mark_in(
+            steps.send_mark(self._client, self.sending.producer, self._name, offsets, patience_s), self._name
+        )
 
     def _taken(self, mark: Mark, *, has_all_rows: bool) -> WriteResult:
         """Return the outcome where a mark is there although this try has sent rows."""

@@ -25,11 +25,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.groups import RETRY_MS, offset_before
 from kafkaprod.clock import SystemClock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.engine import Engine
-from kafkaprod.errors import BrokerError, CommitUnknownError, ConfigError, ConnectionLostError, KafkaError
+from kafkaprod.errors import BrokerError, ConfigError, KafkaError
+from kafkaprod.marks.steps import commit, send_mark
 from kafkaprod.producer import Producer, start_producer
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.spark.input_end import InputCutError, WorkerInput, read_if_shut
@@ -239,35 +239,16 @@ class _Attempt:
                 f"{place} was written by another attempt, which the coordinator that was looked at first did not know: "
                 "nothing is written now. Spark runs the task again"
             )
-        deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
-        while True:
-            try:
-                producer.commit_transaction()
-                self._report.retries = retry_count(producer)
-                return
-            except CommitUnknownError:
-                if time.monotonic() > deadline_s:
-                    raise
+        commit(producer, self._options.twin_wait_ms / 1000)
+        self._report.retries = retry_count(producer)
 
     def _guard(self, client: ClusterClient, producer: Producer, mark: WriteMark) -> WriteMark | None:
-        """Send the pending mark; return the mark before it, as the coordinator says that has taken this one.
-
-        A coordinator that was paused, and deposed meanwhile, may have answered before that there is none.
-        """
+        """Send the pending mark; return the mark before it, as the coordinator says that has taken this one."""
         place = self._mark_place
-        deadline_s = time.monotonic() + self._options.twin_wait_ms / 1000
-        while True:
-            producer.send_offsets_to_transaction({place.partition: (mark.batch + 1, mark.to_text())}, place.name)
-            coordinator = _coordinator_of(producer, place.name)
-            try:
-                if coordinator is not None:
-                    before = offset_before(client, place.name, place.partition, coordinator)
-                    return None if before is None else WriteMark.from_committed(before, place)
-            except KafkaError as error:
-                is_moved = isinstance(error, ConnectionLostError) or error.retriable
-                if not is_moved or time.monotonic() > deadline_s:
-                    raise
-            client.wait(RETRY_MS)
+        offsets: dict[tuple[str, int], tuple[int, str]] = {place.partition: (mark.batch + 1, mark.to_text())}
+        before = send_mark(client, producer, place.name, offsets, self._options.twin_wait_ms / 1000)
+        found = before.get(place.partition)
+        return None if found is None else WriteMark.from_committed(found, place)
 
     def _seek_outcome(self, client: ClusterClient, producer: Producer, error: KafkaError) -> WriteMark | None:
         """Return the mark that another attempt, or our own commit, has written in spite of an error."""
@@ -325,12 +306,6 @@ class _Attempt:
         report.offsets = {}
         report.already_written = 1
         logger.info("%s was written by attempt %d: %d rows", self._place, mark.attempt, mark.rows)
-
-
-def _coordinator_of(producer: Producer, group: str) -> int | None:
-    """Return the node that took the last offsets of a group; None: it has moved since."""
-    transactions = producer.engine.transactions
-    return None if transactions is None else transactions.coordinator_of_group(group)
 
 
 def _may_be_fenced(error: BaseException | None) -> bool:

@@ -19,8 +19,9 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, urlencode
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.groups import CommittedOffset, committed_offset, list_groups
+from kafkaprod.admin.groups import list_groups
 from kafkaprod.errors import ConfigError
+from kafkaprod.marks.looks import CommittedOffset, read_offsets
 from kafkaprod.spark.options import TransactionOptions
 from kafkaprod.structs import TopicPartition
 
@@ -125,7 +126,7 @@ def read_mark(client: ClusterClient, place: MarkPlace, patience_ms: int) -> Writ
         ConfigError: Something else uses the group.
         BrokerError: UNSTABLE_OFFSET_COMMIT after `patience_ms`, or as the coordinator answered.
     """
-    committed = committed_offset(client, place.name, place.partition, patience_ms)
+    committed = read_offsets(client, place.name, patience_ms).get(place.partition)
     return None if committed is None else WriteMark.from_committed(committed, place)
 
 

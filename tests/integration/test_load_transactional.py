@@ -6,19 +6,25 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kafkaprod import Producer
 from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import Fault, close_after_handling, drop_reply, reply_with
+from kafkaprod.cli.main import main
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import AuthorizationError
+from kafkaprod.errors import AuthorizationError, ConfigError
+from kafkaprod.loader.positions import positions
 from kafkaprod.loader.transactional import find_position
+from kafkaprod.marks import looks
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from tests.support.loader.load_rig import LoadRig, run_here
@@ -173,6 +179,80 @@ def test_a_second_process_takes_over_and_the_first_one_commits_nothing_more(rig:
     _, error = first.communicate(timeout=30)
     assert first.returncode == 1
     assert b"another process took over transactional id" in error
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_a_coordinator_that_forgot_the_position_is_caught_before_the_commit(
+    rig: LoadRig, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that was deposed while it was paused answers that nothing is committed."""
+    rig.create(2)
+    assert rig.run(str(path)).code == 0
+    monkeypatch.setattr(positions, "read_offsets", forgetting(3))
+    again = run_here(rig.command(str(path), "--resume")[3:])
+    assert again.code == 0, again.err
+    assert sorted(rig.values()) == sorted(LINES)
+
+
+def test_without_the_guard_the_rows_would_be_loaded_twice(
+    rig: LoadRig, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.create(2)
+    assert rig.run(str(path)).code == 0
+    monkeypatch.setattr(positions, "read_offsets", forgetting(3))
+    monkeypatch.setattr(looks, "offsets_before", lambda *_: {})
+    assert run_here(rig.command(str(path), "--resume")[3:]).code == 0
+    assert len(rig.values()) == 2 * len(LINES)
+
+
+def forgetting(times: int) -> Callable[..., looks.CommittedOffsets]:
+    """Read the offsets of a group, but find none so often."""
+    left: list[looks.CommittedOffsets] = [{} for _ in range(times)]
+    return lambda *arguments: left.pop() if left else looks.read_offsets(*arguments)
+
+
+def test_a_load_with_a_write_id_is_written_once(
+    rig: LoadRig, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_bytes(b"other")
+    server = ("-b", rig.bootstrap)
+    write = ["load", "-t", rig.topic, "--write-id", f"load of {rig.topic}", *server]
+    created = run_here([*write, str(path), "--create-topic", "3", "--checkpoint-interval", "0.001"])
+    assert created.code == 0, created.err
+    again = run_here([*write, str(path)])
+    assert again.code == 0
+    assert "already written at 20" in again.err
+    assert f"20,000 records of load of {rig.topic}" in again.err
+    for refused in ([*write, str(other)], [*write, str(path), str(other)]):
+        assert "nothing was written. Give this load another write id" in run_here(refused).err
+    elsewhere = [*write, str(path), "--create-topic", "1", "-t", f"{rig.topic}-other"]
+    assert "has the mark of a write into" in run_here(elsewhere).err
+    assert sorted(rig.values()) == sorted(LINES)
+    assert "--write-id and --transactional-id exclude" in run_here([*write, str(path), "--transactional-id", "x"]).err
+    capsys.readouterr()
+    assert main(["writes", "show", f"load of {rig.topic}", *server]) == 0
+    shown = capsys.readouterr().out
+    assert f"load of {rig.topic}  20,000 rows  {rig.topic}  20" in shown
+    assert "by kafkaprod load, digest none" in shown
+    with (
+        Producer(bootstrap_servers=rig.bootstrap) as producer,
+        pytest.raises(ConfigError, match="is no mark of a write"),
+    ):
+        producer.send_many(rig.topic, [b"a"], write_id=f"load of {rig.topic}")
+
+
+def test_a_load_with_a_write_id_that_was_killed_continues_by_itself(rig: LoadRig, path: Path) -> None:
+    rig.create(2)
+    write = ["load", "-t", rig.topic, "-b", rig.bootstrap, "--write-id", f"killed-{rig.topic}", str(path)]
+    slow = [*write, "--rate", "2000", "--checkpoint-interval", "0.05"]
+    first = subprocess.Popen([sys.executable, "-m", "kafkaprod", *slow], stderr=subprocess.DEVNULL)
+    await_commit(replace(rig, transactional_id=f"kafkaprod.write.killed-{rig.topic}"))
+    first.kill()
+    first.wait(30)
+    assert 0 < len(rig.values()) < len(LINES)
+    again = run_here(write)
+    assert again.code == 0, again.err
     assert sorted(rig.values()) == sorted(LINES)
 
 

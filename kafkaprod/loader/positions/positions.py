@@ -14,18 +14,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Final, Self
 
 from kafkaprod.admin.client import ClusterClient
-from kafkaprod.admin.groups import committed_offsets
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.committed_position import CommittedPosition, digests_of_inputs, read_position
+from kafkaprod.marks.looks import read_offsets
 from kafkaprod.text import counted
 
+SETTLED_MS: Final = 10_000  # behind init_transactions an offset is held only until its decided transaction is applied
 MAX_PLACES: Final = 16  # partitions of the topic that are used
 EARLIER_CHARS: Final = 2600  # of the list of complete loads in a position; brokers take 4,096 in all
 KEY_CHARS: Final = 10  # of an input's digest, 60 bits
@@ -160,10 +161,12 @@ class Place:
     Attributes:
         partition: The partition of the load's topic.
         others: The positions of other partitions, which each commit repeats.
+        known: The position that is there before the first commit; None: there is none.
     """
 
     partition: int
     others: Mapping[int, CommittedPosition]
+    known: CommittedPosition | None = None
 
     def offsets(self, topic: str, committed: CommittedPosition) -> dict[tuple[str, int], tuple[int, str]]:
         """Return what to commit with a position."""
@@ -179,12 +182,19 @@ class Positions:
         found: Positions by partition.
         topic_id: The topic's id now.
         place_count: How many partitions may have one.
+        others: Other topics that the id has offsets of.
     """
 
     def __init__(
-        self, transactional_id: str, found: Mapping[int, CommittedPosition], topic_id: str, place_count: int
+        self,
+        transactional_id: str,
+        found: Mapping[int, CommittedPosition],
+        topic_id: str,
+        place_count: int,
+        others: Collection[str] = (),
     ) -> None:
         self._id = transactional_id
+        self._others = others
         self._found = found
         self._topic_id = topic_id
         self._place_count = place_count
@@ -211,6 +221,29 @@ class Positions:
                 return loaded.as_position(each, inputs)
         self._check_has_no_others(inputs)
         return None
+
+    def check_alone(self, inputs: Inputs) -> None:
+        """Refuse anything else than one load under the id, which is that of one write.
+
+        Args:
+            inputs: Those of the load.
+
+        Raises:
+            LoadRefusedError: The id has been used for another input or topic.
+        """
+        if self._others:
+            raise LoadRefusedError(
+                f"group {self._id!r} has the mark of a write into {', '.join(map(repr, sorted(self._others)))}: "
+                "nothing was written. Give this load another write id"
+            )
+        begun = (each for each in self._found.values() if each.is_begun)
+        other = next((each for each in begun if each.inputs != inputs.digest), None)
+        if other is not None:
+            rows = counted(other.sent_count, "record")
+            raise LoadRefusedError(
+                f"group {self._id!r} has the mark of a load of other input, with {rows}: nothing was written. Give "
+                "this load another write id, or start over with --restart"
+            )
 
     def _check_has_no_others(self, inputs: Inputs) -> None:
         """Raise LoadRefusedError where the rows of a complete load would come again, together with others."""
@@ -271,7 +304,7 @@ class Positions:
 
     def _place(self, number: int) -> Place:
         others = {n: each for n, each in self._found.items() if n != number and each.topic_id == self._topic_id}
-        return Place(number, others)
+        return Place(number, others, self._found.get(number))
 
     def _is_stopped(self, known: CommittedPosition) -> bool:
         return known.is_begun and not known.done_at and known.topic_id == self._topic_id
@@ -310,9 +343,12 @@ def find_positions(
     """
     described = client.metadata([topic]).topics[0]
     places = range(min(len(described.partitions), MAX_PLACES))
-    offsets = committed_offsets(client, transactional_id, topic, places, is_stable=is_final)
+    offsets = read_offsets(client, transactional_id, SETTLED_MS if is_final else None)
     found = {}
-    for number, each in sorted(offsets.items()):
+    others = {name for name, _ in offsets if name != topic}
+    for (name, number), each in sorted(offsets.items()):
+        if name != topic or number not in places:
+            continue
         try:
             found[number] = read_position(each.metadata, transactional_id)
             _earlier_of(found[number], transactional_id)
@@ -321,7 +357,7 @@ def find_positions(
                 raise
             found.pop(number, None)
     topic_id = "" if described.topic_id is None else str(described.topic_id)
-    return Positions(transactional_id, found, topic_id, len(places))
+    return Positions(transactional_id, found, topic_id, len(places), others)
 
 
 def _earlier_of(committed: CommittedPosition, group: str) -> dict[str, LoadedInput]:

@@ -27,7 +27,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "begin": (Producer, "begin_transaction"),
     "flush": (Producer, "flush"),
     "mark": (Producer, "send_offsets_to_transaction"),
-    "guard": (looks, "mark_before"),
+    "guard": (looks, "offsets_before"),
     "commit": (Producer, "commit_transaction"),
     "report": (WriteTry, "close"),
 }

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafkaprod.marks import looks, steps
 from kafkaprod.spark import exactly_once, task
 from kafkaprod.spark.input_end import END_OF_STREAM, InputCutError, read_if_shut, whole, worker_input
 from kafkaprod.spark.options import TransactionOptions, parse_options
@@ -193,8 +194,13 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> _Transactions:
     monkeypatch.setattr(exactly_once, "TaskWriter", Writer)
     monkeypatch.setattr(exactly_once, "read_mark", lambda *_: None)
     monkeypatch.setattr(exactly_once, "retry_count", lambda _: 0)
-    monkeypatch.setattr(exactly_once, "_coordinator_of", lambda *_: 0)
-    monkeypatch.setattr(exactly_once, "offset_before", lambda *_: noted.calls.append("guard"))
+    monkeypatch.setattr(steps, "_coordinator_of", lambda *_: 0)
+
+    def guard(*_: object) -> looks.CommittedOffsets:
+        noted.calls.append("guard")
+        return {}
+
+    monkeypatch.setattr(looks, "offsets_before", guard)
     return noted
 
 
