@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import delay
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -41,6 +42,7 @@ SCREENS = {
     "groups": "#/groups",
     "group": "#/group/billing",
     "transactions": "#/transactions",
+    "faults": "#/faults",
     "brokers": "#/brokers",
 }
 
@@ -64,6 +66,9 @@ def fill(broker: EmbeddedBroker, producer: Producer) -> None:
     producer.send("orders", b"", b"")
     producer.flush(10)
     broker.command({"command": "send", "topic": "orders", "partition": 0, "value": "AAAAAAf/", "time": -1})
+    for text in HOSTILE[:8]:
+        broker.faults.on("HEARTBEAT", delay(1), group=text, note=text)
+    broker.faults.on("OFFSET_COMMIT", delay(1), times=3)
     for group in ["billing", *(text for text in HOSTILE if "\x00" not in text and len(text) < 1_000)]:
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "client.id": group})
         consumer.commit(offsets=[TopicPartition("orders", 0, 1, metadata=group)], asynchronous=False)
@@ -125,7 +130,7 @@ def use(page: Any, broker: EmbeddedBroker, producer: Producer, failures: Failure
     page.wait_for_selector("text=is down since")
     broker.start()
     page.wait_for_selector("text=live")
-    for number, title in enumerate(("Topics", "Groups", "Transactions", "Brokers"), 1):
+    for number, title in enumerate(("Topics", "Groups", "Transactions", "Faults", "Brokers"), 1):
         page.keyboard.press(str(number))
         page.wait_for_selector(f"h1:has-text('{title}')")
 

@@ -2,7 +2,7 @@
 answers on stdout.
 
     parent: {"data_dir": ..., "port": 0, ...}                                       child: {"host": ..., "port": ...}
-    parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1, "rate": 1.0, "seed": null}    child: {}
+    parent: {"command": "on", "api": 0, "kind": "delay", "value": 5, "times": 1}        child: {"rule": 1}
     parent: {"command": "client_metrics"}                                           child: {"pushes": [...]}
     parent: {"command": "clear"}   {"command": "fired_count", "api": 0}             child: {}   {"count": 3}
     parent: {"command": "topics"}   {"command": "records", ...}                     child: as in `log_reading`
@@ -24,7 +24,7 @@ import sys
 import threading
 from typing import Any
 
-from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults
+from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults, Selection
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
@@ -167,13 +167,27 @@ def broker_handlers(server: BrokerServer) -> dict[str, CommandHandler]:
 def fault_handlers(faults: Faults) -> dict[str, CommandHandler]:
     """What a test scripts of a broker's faults, by the name of the command."""
 
-    def on(command: Command) -> None:
+    def on(command: Command) -> Command:
         fault = Fault(FaultKind(command["kind"]), command["value"])
-        faults.on(ApiKey(command["api"]), fault, times=command["times"], rate=command["rate"], seed=command["seed"])
+        selected = {name: tuple(values) for name, values in command.get("selected", {}).items()}
+        number = faults.on(
+            ApiKey(command["api"]),
+            fault,
+            times=command.get("times"),
+            rate=command.get("rate", 1.0),
+            seed=command.get("seed"),
+            selection=Selection(**selected),
+            after=command.get("after", 0),
+            note=command.get("note", ""),
+        )
+        return {"rule": number}
 
     return {
         "on": on,
         "clear": lambda _: faults.clear(),
+        "remove_rule": lambda command: faults.remove(command["rule"]),
+        "rules": lambda _: {"rules": faults.describe()},
+        "fired": lambda command: {"fired": faults.last_fired(command.get("since", 0))},
         "fired_count": lambda command: {"count": faults.fired_count(ApiKey(command["api"]))},
     }
 

@@ -31,6 +31,7 @@ from kafkaprod.broker.embedding.cluster_processes import ClusterBroker
 from kafkaprod.broker.embedding.cluster_state import LAST_CHANGES, ClusterState
 from kafkaprod.broker.embedding.cluster_topics import ClusterTopics
 from kafkaprod.broker.embedding.disturbance import Disturbance
+from kafkaprod.broker.embedding.faults import FaultScript, FaultsOfAll
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.broker.embedding.window import Window, checked_port
 from kafkaprod.broker.peers.rules import CONTROLLER
@@ -43,6 +44,7 @@ class EmbeddedCluster(ClusterState):
     Attributes:
         brokers: All of them, by id from 1.
         controller: The controller's process.
+        faults: Scripts what the brokers that run do wrong; each forgets its rules when it starts again.
     """
 
     def __init__(
@@ -140,6 +142,9 @@ class EmbeddedCluster(ClusterState):
         self._topics = ClusterTopics(self, checked.factor)
         self._members = ClusterMembers(self._host, self, self._topics, self.data_dir)
         self._faults = ClusterFaults(self, self._links)
+        self.faults: FaultScript = FaultsOfAll(
+            lambda: {broker.id: broker.faults for broker in self.brokers if broker.is_running}
+        )
         port = checked_port(ui)
         self._window = None if port is None else Window(self._control_paths(), port)
 

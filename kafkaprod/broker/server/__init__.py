@@ -6,6 +6,7 @@ accepting         the sockets that listen, and what becomes of the connections t
 admission         who may be connected, and for how long
 connection_rates  how many connections a second there may be, of an address and in all
 dispatcher        what happens to one request between its arrival and its answer: login, faults, handler, outcome
+fault_parts       faults for parts of a request: how the rest of it works
 throttling        quotas of clients, enforced: how long a connection waits after an answer
 read_budget       how much of unfinished requests the broker holds in memory
 router            API key -> handler: what is announced, where it runs, and what happens when it fails

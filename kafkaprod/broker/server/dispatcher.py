@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
-from kafkaprod.broker.calls.faults import Fault, FaultKind
+from kafkaprod.broker.calls.faults import Fault, FaultKind, RequestPart
 from kafkaprod.broker.calls.file_records import FileResponse
 from kafkaprod.broker.calls.request import (
     ClientRequest,
@@ -24,10 +24,12 @@ from kafkaprod.broker.calls.request import (
     Lane,
     LastResponse,
     NoResponse,
+    Outcome,
     Ready,
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
+from kafkaprod.broker.server.fault_parts import call_with_faults, subject_of
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.throttling import Throttle, name_wait
@@ -93,6 +95,7 @@ class _Exchange:
     """One request on its way.
 
     Attributes:
+        parts: The faults of parts of the request; None or nothing where no rule hits one.
         encoded: The answer's frame, if it was encoded outside the event loop.
         body_bytes: The bytes of the request behind its header.
         busy_ns: For how long a thread was busy with it, where that counts.
@@ -103,6 +106,7 @@ class _Exchange:
     handler: Handler
     request: ClientRequest[Request]
     fault: Fault | None
+    parts: Mapping[RequestPart, Fault] | None
     encoded: list[BytesLike] | None = None
     body_bytes: int = 0
     busy_ns: int = 0
@@ -154,10 +158,12 @@ class Dispatcher:
             session.endpoint,
             session.is_peer,
         )
-        fault = None if session.is_peer else self._broker.faults.take(received.api)
+        fault, parts = None, None
+        if self._broker.faults.are_there and not session.is_peer:
+            fault, parts = self._broker.faults.take(subject_of(self._broker, request))
         if not session.is_peer and not self._throttle.is_off:
             self._throttle.limit(request)
-        exchange = _Exchange(session, received, HANDLERS[received.api], request, fault, body_bytes=body_bytes)
+        exchange = _Exchange(session, received, HANDLERS[received.api], request, fault, parts, body_bytes=body_bytes)
         if fault is not None and self._replace(exchange, fault):
             return
         if exchange.handler.LANE is Lane.DATA:
@@ -191,7 +197,7 @@ class Dispatcher:
             receiver = self._broker.standing.after_replicas(coordinator, partial(refuse, request), receiver)
         began_ns = time.thread_time_ns() if self._throttle.counts_time else 0
         try:
-            outcome = call(handler, self._broker, request)
+            outcome = self._call(exchange)
         except CloseConnectionError as error:
             receiver(error)
             return
@@ -202,6 +208,13 @@ class Dispatcher:
             outcome.then(receiver)
         else:
             receiver(outcome)
+
+    def _call(self, exchange: _Exchange) -> Outcome:
+        """Run the handler, without those parts of the request that faults hit. Raises as `router.call`."""
+        handler, broker = exchange.handler, self._broker
+        if not exchange.parts:
+            return call(handler, broker, exchange.request)
+        return call_with_faults(broker, exchange.request, exchange.parts, lambda rest: call(handler, broker, rest))
 
     def _pass_on(self, exchange: _Exchange, ready: Ready) -> None:
         """Encode an answer of the control thread, which may be long, and finish in the event loop."""

@@ -4,6 +4,7 @@ GET /                  the page; /page.css, /page.js, /icon.svg: its files. They
 GET /events            what one screen shows, as server-sent events; the token is a parameter
 GET /records, /record  a search, one record as a whole
 POST /send, /create    send a record, make a topic
+POST /remove           remove a rule of faults
 POST /save             the bytes of a value, as a file
 """
 
@@ -164,6 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._save(self._body())
             case "/send" if is_change:
                 self._send_json(200, self._send_record(self._body()))
+            case "/remove" if is_change:
+                self._send_json(200, self._remove_rule(self._body()))
             case "/create" if is_change:
                 self._send_json(200, self._create(self._body()))
             case _:
@@ -254,6 +257,10 @@ class _Handler(BaseHTTPRequestHandler):
         command |= {"key": _base64(key), "value": _base64(_bytes(record.get("value")))}
         leader = self.server.sources.leader(topic, int(partition))
         return {"partition": int(partition), "offset": self.server.sources.ask_one(leader, command)["offset"]}
+
+    def _remove_rule(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        command = {"command": "remove_rule", "rule": int(wanted["rule"])}
+        return self.server.sources.ask_one(str(wanted["node"]), command)
 
     def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
         command = {"command": "create", "topic": str(wanted["topic"]), "partitions": int(wanted["partitions"])}

@@ -13,11 +13,14 @@ from typing import Any, Final
 
 from kafkaprod.broker.window.showing import newest_first, shown_row, visible
 from kafkaprod.broker.window.sources import AskedBrokers
+from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import describe
 
 SHOWN_RECORDS: Final = 50
 _MOST_ROWS: Final = 1_000
 _MOST_OFFSETS: Final = 500
 _MOST_READERS: Final = 8
+_MOST_FIRED: Final = 100
 _QUIET_S: Final = 15.0
 _FAST_PARTITIONS: Final = 16
 """The records of a topic with as many are looked at twice a second, of others once."""
@@ -65,6 +68,8 @@ class Stream:
                 parts += self._groups(view)
             case "transactions" if is_second:
                 parts += self._if_changed("transactions", self._transactions())
+            case "faults" if is_second:
+                parts += self._if_changed("faults", self._sources.shared("faults", 0.9, self._faults))
             case _:
                 pass
         found = b"".join(parts)
@@ -106,6 +111,7 @@ class Stream:
             "topics": sum(not topic.is_internal for topic in topics.values()),
             "groups": len(self._sources.groups()),
             "open": open_count,
+            "faults": len(self._sources.shared("faults", 0.9, self._faults)["rules"]),
             "rate": round(sum(rate for name, rate in rates.items() if not topics[name].is_internal))
             if rates.keys() <= topics.keys()
             else 0,
@@ -243,6 +249,34 @@ class Stream:
         detail = {**_group_row(group), "list": members, "offsets": offsets, "coordinator": group["coordinator"]}
         yield from self._if_changed("group", detail)
 
+    def _faults(self) -> dict[str, Any]:
+        """Return the rules of all brokers, and the newest faults that fired."""
+        answers = self._sources.ask_all({"command": "rules"})
+        rules = [
+            {
+                "node": node,
+                "number": rule["number"],
+                "api": _api_name(rule["api"]),
+                "fault": _shown_fault(rule),
+                "selected": visible(
+                    ", ".join(f"{name} {value}" for name, values in rule["selected"].items() for value in values)
+                ),
+                "matched": rule["matched"],
+                "fired": rule["fired"],
+                "left": rule["left"],
+                "note": visible(rule["note"]),
+            }
+            for node, answer in answers.items()
+            for rule in answer["rules"]
+        ]
+        fired = [
+            {**each, "api": _api_name(each["api"]), "client_id": visible(each["client_id"])}
+            for answer in self._sources.ask_all({"command": "fired"}).values()
+            for each in answer["fired"][-_MOST_FIRED:]
+        ]
+        fired.sort(key=lambda each: (each["time"], each["number"]), reverse=True)
+        return {"rules": rules[:_MOST_ROWS], "fired": fired[:_MOST_FIRED]}
+
     def _transactions(self) -> list[dict[str, Any]]:
         return [
             {
@@ -256,6 +290,19 @@ class Stream:
             }
             for each in self._sources.transactions()[:200]
         ]
+
+
+def _shown_fault(rule: dict[str, Any]) -> str:
+    if rule["kind"] == "reply_with":
+        return f"reply_with({describe(rule['value']).name})"
+    return f"{rule['kind']}({rule['value'] or ''})"
+
+
+def _api_name(number: int) -> str:
+    try:
+        return ApiKey(number).name
+    except ValueError:
+        return str(number)
 
 
 def _group_row(group: dict[str, Any]) -> dict[str, Any]:

@@ -552,6 +552,37 @@ class Transactions {
   }
 }
 
+class Faults {
+  query = "view=faults";
+  constructor() {
+    this.root = element("div", {}, element("div", { class: "head" }, text("h1", "", "Faults")));
+  }
+  on(event, data) {
+    if (event !== "faults" || isPaused) return;
+    const [card, body] = table([["api", "w-name"], ["which", ""], ["fault", "w-wide"], ["matched", "num w-small"], ["fired", "num w-small"], ["left", "num w-small"], ["", "w-num"]]);
+    for (const rule of data.rules) {
+      const made = element("tr");
+      const remove = element("button", { type: "button", on: { click: () => ask("/remove", { node: rule.node, rule: rule.number }) } }, "Remove");
+      setCells(made, [
+        ["name", `${rule.api}${data.rules.some((each) => each.node !== rule.node) ? ` on ${rule.node}` : ""}`], ["wide", isolated(rule.selected || "all requests")],
+        ["wide mono", rule.fault], ["num drop", number(rule.matched)], [rule.fired ? "num r1" : "num r1 zero", number(rule.fired), null, "fired"],
+        ["num drop", rule.left === null ? "all" : number(rule.left)], ["wide", remove, rule.note],
+      ]);
+      body.append(made);
+    }
+    const [firedCard, list] = table([["time", "w-time"], ["api", "w-name"], ["client id", "w-head"], ["hit", ""], ["broker", "num w-small"], ["rule", "num w-small"]]);
+    for (const each of data.fired) {
+      const made = element("tr"), [time, title] = when(each.time);
+      setCells(made, [["soft mono", time, title], ["name", each.api], ["wide", isolated(each.client_id)],
+        ["wide", each.parts.map(([topic, partition]) => (partition === null ? topic : `${topic} ${partition}`)).join(", ") || "the whole request"], ["num drop", each.node], ["num drop", each.rule]]);
+      list.append(made);
+    }
+    this.root.replaceChildren(element("div", { class: "head" }, text("h1", "", "Faults"), text("span", "facts", `${data.rules.length} rules`)),
+      data.rules.length ? card : empty("No rules", text("pre", "", 'from kafkaprod.broker.embedding.faults import reply_with\n\nbroker.faults.on("PRODUCE", reply_with("NOT_LEADER_OR_FOLLOWER"), topic="orders", partition=2, times=1)')),
+      text("h2", "", "Fired"), data.fired.length ? firedCard : text("p", "note", "none since the broker started"));
+  }
+}
+
 class Brokers {
   query = "view=brokers";
   constructor() {
@@ -573,9 +604,9 @@ class Brokers {
 
 const TABS = [
   ["topics", "Topics", () => state?.topics], ["groups", "Groups", () => state?.groups],
-  ["transactions", "Transactions", () => state?.open, true], ["brokers", "Brokers", () => state?.brokers.length],
+  ["transactions", "Transactions", () => state?.open, true], ["faults", "Faults", () => state?.faults, true], ["brokers", "Brokers", () => state?.brokers.length],
 ];
-const SCREENS = { topics: Topics, groups: Groups, transactions: Transactions, brokers: Brokers, topic: Topic, group: Group };
+const SCREENS = { topics: Topics, groups: Groups, transactions: Transactions, faults: Faults, brokers: Brokers, topic: Topic, group: Group };
 const TAB_OF = { topic: "topics", group: "groups" };
 
 // -- dialogs ----------------------------------------------------------------------------------------------------------
