@@ -306,10 +306,12 @@ class Producer(Hosted, RecordSender):
     def transaction(self) -> TransactionBlock[Self]: ...
 
     @overload
-    def transaction(self, *, write_id: str, verify: Verify = "content") -> kafkaprod.WriteBlock: ...
+    def transaction(
+        self, *, write_id: str, verify: Verify = "content", parts: int | bool = False
+    ) -> kafkaprod.WriteBlock: ...
 
     def transaction(
-        self, *, write_id: str | None = None, verify: Verify = "content"
+        self, *, write_id: str | None = None, verify: Verify = "content", parts: int | bool = False
     ) -> TransactionBlock[Self] | kafkaprod.WriteBlock:
         """Return the block of a transaction: it begins, commits at the end, and aborts if the block raises.
 
@@ -317,10 +319,11 @@ class Producer(Hosted, RecordSender):
             producer.send("orders", b"value")
 
         With `write_id`, as for send_table, the value of `as` sends: `with ... as tx: tx.send("orders", b"value")`. It
-        needs no transactional_id, and `tx.already_written` says whether the write is committed.
+        needs no transactional_id, and `tx.already_written` says whether the write is committed. With `parts` it is
+        committed whenever so many rows were sent, or, with True, in time for transaction_timeout_ms.
         """
         if write_id is not None:
-            return self._writes.block(write_id, verify)
+            return self._writes.block(write_id, verify, parts)
         return TransactionBlock(self, self._transaction_calls)
 
     @property
@@ -362,11 +365,9 @@ class Producer(Hosted, RecordSender):
         Raises:
             TimeoutError: The sender thread has not ended a second after the timeout; the message names what it runs.
         """
-        try:
-            run(self._host.close(timeout, Waiter))
-            self._host.join()
-        finally:
-            close_writers(self._kept_writers)
+        close_writers(self._kept_writers)  # nothing waits in them
+        run(self._host.close(timeout, Waiter))
+        self._host.join()
 
     def __enter__(self) -> Self:
         return self
@@ -456,11 +457,10 @@ class Producer(Hosted, RecordSender):
 
 def start_writer(config: ProducerConfig) -> WritingProducer:
     """Start the producer of one write, with its parts; for kafkaprod's own rooms."""
-    # Failed records are no errors of the program: the write raises why, or a try beside it has written the rows.
+    # Failed records are no errors of the program: the write raises why, or another try has written the rows.
     producer = start_producer(Producer, Engine(config, SystemClock(), unseen_failures_level=logging.DEBUG))
-    parts = producer, producer._blocks, producer._transaction_calls.identity
-    writer: WritingProducer = _writers().WritingProducer(*parts)
-    return writer
+    make: type[WritingProducer] = _writers().WritingProducer
+    return make(producer, producer._blocks, producer._transaction_calls.identity)
 
 
 def close_writers(kept: list[KeptWriter]) -> None:

@@ -84,4 +84,5 @@ def _forget(client: ClusterClient, options: argparse.Namespace) -> None:
 
 
 def _line(mark: Mark) -> str:
-    return printable(f"{mark.write_id}  {counted(mark.rows, 'row')}  {','.join(mark.topics)}  {when(mark)}")
+    missing = "" if mark.is_done else "  not complete: run it again"
+    return printable(f"{mark.write_id}  {counted(mark.rows, 'row')}  {','.join(mark.topics)}  {when(mark)}{missing}")

@@ -6,6 +6,7 @@ a group has committed, in the transaction of the rows; group and transactional i
 calls    writes as a producer's calls: a list, columns or a table in one, or the rows of a block one by one
 listing  the writes that a cluster knows, for commands: list them, and forget one
 write    one try of a write: the order of look, fence, rows, mark, guard and commit
+endings  how a try ends: its result, and the errors that say what is known
 writers  what makes writes, kept from one to the next: a client that looks, and a producer that sends
 verdict  whether a mark is that of the same rows
 steps    the pending mark, the guard and the commit, for loads and tasks of Spark, too

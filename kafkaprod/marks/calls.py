@@ -41,7 +41,7 @@ class WriteCalls:
         Returns: The call's result, committed, with `write`; of no rows if the write was committed before.
         """
         rest = dict(options)
-        write = self._try(rest.pop("write_id"), rest.pop("verify", verdict.CONTENT))
+        write = WriteTry(self.writers, rest.pop("write_id"), rest.pop("verify", verdict.CONTENT))
         topic = arguments[0] if arguments else rest.get("topic")
         try:
             write.open(*(() if topic is None else (topic,)))
@@ -54,6 +54,7 @@ class WriteCalls:
                     raise
                 result = self._nothing(name, topic)
             else:
+                write.end_piece()
                 outcome = write.commit()
                 if outcome.already_written and not write.is_repetition:  # of another try at the same time
                     result = self._nothing(name, topic)
@@ -62,9 +63,9 @@ class WriteCalls:
             write.close()
         return result
 
-    def block(self, write_id: str, verify: str) -> WriteBlock:
+    def block(self, write_id: str, verify: str, parts: int | bool) -> WriteBlock:
         """Return the block of a write."""
-        return WriteBlock(self._try(write_id, verify), self)
+        return WriteBlock(WriteTry(self.writers, write_id, verify, parts=parts), self)
 
     def pass_on(self, write: WriteTry, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Give rows to the try's producer, or, of a repetition, show them alone."""
@@ -75,9 +76,6 @@ class WriteCalls:
         """Return a result of the call without rows."""
         blocks = self._blocks.tapped(RowTap(is_rehearsal=True))
         return run(blocks.send_table(topic, {}) if name == "send_table" else blocks.send_many(topic, []))
-
-    def _try(self, write_id: str, verify: str) -> WriteTry:
-        return WriteTry(self.writers, write_id, verify)
 
 
 class WriteBlock:
@@ -158,7 +156,11 @@ class WriteBlock:
             if error is not None:
                 self._write.give_up(error)
                 return
-            self._send_rows()
+            try:
+                self._send_rows()
+            except BaseException as failure:
+                self._write.give_up(failure)
+                raise
             if self._write.is_repetition and self._write.tap.rows == 0:
                 self.result = self._write.known()
                 return
@@ -170,11 +172,17 @@ class WriteBlock:
         self._check_open()
         self._send_rows()
         self._calls.pass_on(self._write, name, arguments, options)
+        self._write.end_piece()
 
     def _send_rows(self) -> None:
         rows, self._rows = self._rows, []
-        if not rows:
-            return
+        while rows:
+            most = self._write.room() or len(rows)
+            self._send_piece(rows[:most])
+            self._write.end_piece()
+            rows = rows[most:]
+
+    def _send_piece(self, rows: Sequence[tuple[Any, Any, Any, Any, Any]]) -> None:
         values, keys, headers, partitions, timestamps = (list(column) for column in zip(*rows, strict=True))
         options: dict[str, Any] = {}
         if any(key is not None for key in keys):

@@ -87,9 +87,10 @@ def _read(text: str, name: str, topic: str) -> Mark:
             digest="",
             topics={topic: str(load.get("topic_id", ""))},
             cluster=str(load.get("cluster_id", "")),
-            written_by="kafkaprod load" if done_ms else "kafkaprod load, which is not complete",
+            written_by="kafkaprod load",
             written_ms=int(done_ms),
             attempt="",
+            is_done=bool(done_ms),
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):

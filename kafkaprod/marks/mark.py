@@ -32,6 +32,8 @@ class Mark:
         written_by: Client id, host and process of the try that wrote it.
         written_ms: When that try sent the mark, by its clock; ms since 1970.
         attempt: Random digits of that try: by these it knows its own mark.
+        parts: In how many transactions it was committed.
+        is_done: No part is missing.
     """
 
     write_id: str
@@ -42,6 +44,8 @@ class Mark:
     written_by: str
     written_ms: int
     attempt: str
+    parts: int = 1
+    is_done: bool = True
 
     @property
     def offset(self) -> int:
@@ -54,7 +58,7 @@ class Mark:
         Raises:
             ConfigError: The write has more topics than a mark can name.
         """
-        fields = {
+        fields: dict[str, str | int] = {
             "id": self.write_id,
             "rows": self.rows,
             "sum": self.digest,
@@ -64,6 +68,8 @@ class Mark:
             "at": self.written_ms,
             "try": self.attempt,
         }
+        if self.parts != 1 or not self.is_done:
+            fields |= {"parts": self.parts, "done": int(self.is_done)}
         text = f"{FORMAT} {urlencode(fields)}"
         if len(text) > _MOST_BYTES:
             raise ConfigError(
@@ -97,6 +103,8 @@ class Mark:
                 written_by=fields["by"],
                 written_ms=_count(fields["at"]),
                 attempt=fields["try"],
+                parts=_count(fields.get("parts", "1")),
+                is_done=bool(_count(fields.get("done", "1"))),
             )
         except (KeyError, ValueError):
             pass

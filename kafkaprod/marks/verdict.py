@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from kafkaprod.errors import WriteConflictError, WriteStaleError
 from kafkaprod.marks.mark import Mark
@@ -58,6 +58,21 @@ def check_rows(mark: Mark, verify: str, topics: Iterable[str], rows: int, digest
         raise _conflict(mark, "rows", f"this one has {counted(rows, 'row')}")
     if verify == CONTENT and mark.digest and digest != mark.digest:
         raise _conflict(mark, "content", "these have other contents, or another order")
+
+
+def refuse_cut(mark: Mark, rows: int) -> NoReturn:
+    """Refuse a call whose rows are partly committed: it cannot be cut.
+
+    Args:
+        mark: The mark of the last part.
+        rows: How many rows there are with those of the call.
+
+    Raises:
+        WriteConflictError: Always.
+    """
+    raise _conflict(
+        mark, "rows", f"that is a part of the write, and ends within a call of this one, whose last row is {rows}"
+    )
 
 
 def when(mark: Mark) -> str:

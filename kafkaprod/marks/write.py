@@ -7,6 +7,9 @@
     guard     the mark before the pending one, at the node that has taken that: of another try, or none
     commit    rows and mark are there, or neither
 
+A write in parts takes the steps from the rows on again for each part; its mark says how many rows are committed, and
+what their digest is. The next try reads its input from the beginning, compares so many rows, and sends the others.
+
 A try that was fenced waits for the mark of the try that fenced it, and never fences back: so tries at once end. Nothing
 is decided by a clock. See docs/exactly-once.md.
 """
@@ -18,7 +21,6 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Collection
 from typing import Final
 
 from kafkaprod.admin.client import ClusterClient
@@ -30,12 +32,10 @@ from kafkaprod.errors import (
     BrokerError,
     ConfigError,
     KafkaError,
-    ProducerFencedError,
-    WriteTakenOverError,
-    WriteUnknownError,
 )
 from kafkaprod.marks import looks, steps, verdict
 from kafkaprod.marks.digest import RowTap
+from kafkaprod.marks.endings import is_fenced, is_of_rights, name_rights, result_of, taken_over, unsure
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.place import DEFAULT_PREFIX, mark_name
 from kafkaprod.marks.writers import KeptWriter, Writers, WritingProducer
@@ -48,13 +48,7 @@ _SETTLED_MS: Final = 30_000  # behind the fence a mark is held only until its de
 _POLL_MS: Final = 100
 _ABORT_S: Final = 10.0
 _UNKNOWN_S: Final = 60.0
-_RIGHTS: Final = (
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-)
-
-
+_LONGEST_PART: Final = 1 / 3  # of the time that a transaction may take
 logger = logging.getLogger("kafkaprod.marks")
 
 
@@ -65,6 +59,8 @@ class WriteTry:
         writers: Those of the producer: the try takes one for as long as it lasts.
         write_id: The id of the write.
         verify: What a repetition is compared by: "content", "count" or "none".
+        parts: Commit whenever so many rows were sent; True: whenever a third of transaction_timeout_ms has passed;
+            False: all rows in one transaction.
         wait_s: How long a try that was fenced waits for the mark of the one that fenced it.
 
     Attributes:
@@ -83,10 +79,15 @@ class WriteTry:
         writers: Writers,
         write_id: object,
         verify: str = verdict.CONTENT,
+        *,
+        parts: int | bool = False,
         wait_s: float = WAIT_S,
     ) -> None:
         if verify not in verdict.VERIFY:
             raise ConfigError(f"verify={verify!r} must be one of {', '.join(map(repr, verdict.VERIFY))}")
+        if not isinstance(parts, int) or parts < 0:
+            raise ConfigError(f"parts={parts!r} must be a number of rows, True or False")
+        self._parts = parts
         self._name = mark_name(DEFAULT_PREFIX, write_id)
         self._write_id = str(write_id)
         self._verify = verify
@@ -96,13 +97,15 @@ class WriteTry:
         self._attempt = secrets.token_hex(4)
         self._cluster = ""
         self._topic_ids: dict[str, str] = {}
-        self._mark: Mark | None = None
+        self._mark: Mark | None = None  # of the whole write
+        self._last: Mark | None = None  # of the last part that is committed
+        self._part_begin = 0, 0.0  # of the one that is open: its first row, and when it was begun
         self._is_clean = False  # no transaction is open: the writer may make the next write
 
     @property
     def is_repetition(self) -> bool:
         """Whether the write is committed: its rows are only compared."""
-        return self.tap.is_rehearsal
+        return self._mark is not None
 
     @property
     def needs_rows(self) -> bool:
@@ -125,22 +128,74 @@ class WriteTry:
             self._cluster = self._client.metadata([]).cluster_id or ""
             for topic in topics:
                 self._look_up(topic)
-            self._mark = self._glance()
+            found = self._glance()
             sending: WritingProducer | None = None
-            if self._mark is None:
+            if found is None or not found.is_done:
                 sending = self._writer.start(self._name)
                 sending.producer.init_transactions()
-                self._mark = looks.read_mark(self._client, self._name, _SETTLED_MS)
-            self.tap = RowTap(is_rehearsal=self._mark is not None, counts_only=self._verify != verdict.CONTENT)
-            if self._mark is not None:
-                self._check_topics(self._mark)
+                found = looks.read_mark(self._client, self._name, _SETTLED_MS)
+            self.tap = RowTap(is_rehearsal=found is not None, counts_only=self._verify != verdict.CONTENT)
+            if found is not None:
+                self._check_topics(found)
                 self._is_clean = True
-            elif sending is not None:
-                sending.producer.begin_transaction()
-                self.sending = sending
+            if found is not None and found.is_done:
+                self._mark = found
+                return
+            self.sending, self._last = sending, found
+            if found is None:
+                self._begin()
         except AuthorizationError as error:
-            self._name_rights(error)
+            name_rights(error, self._name)
             raise
+
+    def room(self) -> int | None:
+        """Return how many rows may come before `end_piece`; None: any number."""
+        if self.tap.is_rehearsal:
+            return None if self._last is None else self._last.rows - self.tap.rows
+        return None if isinstance(self._parts, bool) else self._part_begin[0] + self._parts - self.tap.rows
+
+    def end_piece(self) -> None:
+        """Commit a part if it is long enough, or begin to send if all rows that are committed were compared.
+
+        Raises:
+            WriteConflictError: They are other rows; none was sent.
+            WriteTakenOverError: A later try has fenced this one.
+            KafkaError: As `commit_transaction`.
+        """
+        if self._mark is not None:
+            return
+        if self.tap.is_rehearsal:
+            assert self._last is not None
+            if self.tap.rows >= self._last.rows:
+                self._end_skipping(self._last)
+        elif self._is_part_full():
+            mine = self._mark_of_rows(is_done=False)
+            other = self._commit(mine)
+            if other is not None:
+                raise taken_over(self._write_id, self._last, self._wait_s)
+            self._last = mine
+            self._begin()
+
+    def _end_skipping(self, last: Mark) -> None:
+        if self.tap.rows != last.rows:
+            verdict.refuse_cut(last, self.tap.rows)
+        verdict.check_rows(last, self._verify, self.tap.topics, self.tap.rows, self.tap.digest)
+        self.tap.is_rehearsal = False
+        logger.info("write %r continues behind row %d", self._write_id, last.rows)
+        self._begin()
+
+    def _begin(self) -> None:
+        assert self.sending is not None
+        self._is_clean = False
+        self.sending.producer.begin_transaction()
+        self._part_begin = self.tap.rows, monotonic_s()
+
+    def _is_part_full(self) -> bool:
+        first, since_s = self._part_begin
+        if isinstance(self._parts, bool):
+            longest_s = self._config.transaction_timeout_ms / 1000 * _LONGEST_PART
+            return self._parts and self.tap.rows > first and monotonic_s() - since_s >= longest_s
+        return self.tap.rows - first >= self._parts
 
     def commit(self) -> WriteResult:
         """Commit the rows that were sent, or compare those that were shown.
@@ -154,23 +209,36 @@ class WriteTry:
         if self._mark is not None:
             if self.needs_rows:
                 verdict.check_rows(self._mark, self._verify, self.tap.topics, self.tap.rows, self.tap.digest)
-            return _result(self._mark, already_written=True)
+            return result_of(self._mark, already_written=True)
         assert self.sending is not None
+        if self.tap.is_rehearsal:  # a part was committed that has more rows
+            assert self._last is not None
+            verdict.check_rows(self._last, verdict.COUNT, self.tap.topics, self.tap.rows, "")
         try:
-            self.sending.producer.flush()
-            mine = self._mark_of_rows()
-            other = self._guard(mine)
-            if other is None:
-                steps.commit(self.sending.producer, _UNKNOWN_S)
-                self._is_clean = True
-                return _result(mine, already_written=False)
+            mine = self._mark_of_rows(is_done=True)
+            other = self._commit(mine)
         except Exception as error:
             found = self.give_up(error, has_all_rows=True)
             if found is None:
                 raise
             return found
-        self._abort()
+        if other is None:
+            return result_of(mine, already_written=False)
+        if not other.is_done:
+            raise taken_over(self._write_id, self._last, self._wait_s)
         return self._taken(other, has_all_rows=True)
+
+    def _commit(self, mine: Mark) -> Mark | None:
+        """Commit rows and mark; return the mark of another try that was there before: then nothing is committed."""
+        assert self.sending is not None
+        self.sending.producer.flush()
+        before = self._guard(mine)
+        if before != self._last:
+            self._abort()
+            return before or self._last  # a mark that is gone was forgotten, or is one of another cluster
+        steps.commit(self.sending.producer, _UNKNOWN_S)
+        self._is_clean = mine.is_done
+        return None
 
     def give_up(self, error: BaseException, *, has_all_rows: bool = False) -> WriteResult | None:
         """Abort what was begun. Return the outcome if the write is committed in spite of the error.
@@ -182,18 +250,18 @@ class WriteTry:
         Raises:
             WriteTakenOverError, WriteUnknownError, WriteConflictError: In place of the error.
         """
-        if _has(error, AuthorizationError, _RIGHTS):
-            self._name_rights(error)
+        if is_of_rights(error):
+            name_rights(error, self._name)
         if self.sending is None:
             return None
-        is_known = isinstance(error, KafkaError) and (_is_fenced(error) or error.outcome == "unknown")
+        is_known = isinstance(error, KafkaError) and (is_fenced(error) or error.outcome == "unknown")
         if not is_known:
             self._abort()
             return None
         deadline_s = monotonic_s() + self._wait_s
-        while (mark := self._glance()) is None:
+        while (mark := self._glance()) is None or not mark.is_done:
             if monotonic_s() > deadline_s:
-                raise self._unsure(error) from error
+                raise unsure(error, self._write_id, self._last, self._wait_s) from error
             self._client.wait(_POLL_MS)
         logger.warning("write %r is committed, although this try ended with an error: %s", self._write_id, error)
         return self._taken(mark, has_all_rows=has_all_rows)
@@ -201,7 +269,7 @@ class WriteTry:
     def known(self) -> WriteResult:
         """Return the outcome of a repetition without a look at its rows."""
         assert self._mark is not None
-        return _result(self._mark, already_written=True)
+        return result_of(self._mark, already_written=True)
 
     def close(self) -> None:
         """Give the writer back; one whose transaction is open is closed, and leaves it to the next try."""
@@ -242,8 +310,13 @@ class WriteTry:
             self._look_up(topic)
         verdict.check_cluster(mark, self._cluster, self._topic_ids)
 
-    def _mark_of_rows(self) -> Mark:
+    def _mark_of_rows(self, *, is_done: bool) -> Mark:
         topics = tuple(self.tap.topics) or tuple(self._topic_ids)
+        if len(topics) > 1 and (self._last is not None or not is_done):
+            raise ConfigError(
+                f"write {self._write_id!r} is one in parts, and has rows for {len(topics)} topics: it can have one. "
+                "Give each topic a write of its own"
+            )
         if not topics:
             raise ConfigError(
                 f"write {self._write_id!r} has no rows, and no topic whose offsets could keep its mark: nothing was "
@@ -260,6 +333,8 @@ class WriteTry:
             written_by=f"{self._config.client_id or 'kafkaprod'}@{socket.gethostname()}:{os.getpid()}",
             written_ms=int(wall_s() * 1000),
             attempt=self._attempt,
+            parts=1 if self._last is None else self._last.parts + 1,
+            is_done=is_done,
         )
 
     def _guard(self, mine: Mark) -> Mark | None:
@@ -274,51 +349,14 @@ class WriteTry:
     def _taken(self, mark: Mark, *, has_all_rows: bool) -> WriteResult:
         """Return the outcome where a mark is there although this try has sent rows."""
         if mark.attempt == self._attempt:
-            return _result(mark, already_written=False)
+            return result_of(mark, already_written=False)
         self._check_topics(mark)
         if has_all_rows:
             verdict.check_rows(mark, self._verify, self.tap.topics, self.tap.rows, self.tap.digest)
-        return _result(mark, already_written=True)
-
-    def _unsure(self, error: BaseException) -> KafkaError:
-        if getattr(error, "outcome", None) == "unknown":
-            return WriteUnknownError(
-                f"it is not known whether write {self._write_id!r} is committed: {error}. Run it again with the same "
-                "write_id: then it will be",
-                write_id=self._write_id,
-            )
-        return WriteTakenOverError(
-            f"another try of write {self._write_id!r} took over, and has not committed within {self._wait_s:g} s. "
-            "This one wrote nothing: the rows are written by that try, or by the next one",
-            write_id=self._write_id,
-        )
+        return result_of(mark, already_written=True)
 
     def _abort(self) -> None:
         """End the transaction, so that it holds up no reader; if that fails, the next try or its timeout does."""
         assert self.sending is not None
         with contextlib.suppress(KafkaError):
             self.sending.producer.abort_transaction(_ABORT_S)
-
-    def _name_rights(self, error: BaseException) -> None:
-        error.add_note(
-            f"write_id needs Write on transactional id {self._name!r}, and Read on group {self._name!r} and on the "
-            f"topic of the rows; allow them for names that begin with {DEFAULT_PREFIX!r}"
-        )
-
-
-def _result(mark: Mark, *, already_written: bool) -> WriteResult:
-    return WriteResult(mark.write_id, already_written, mark.rows, mark.written_ms, mark.written_by, mark.digest)
-
-
-def _is_fenced(error: BaseException) -> bool:
-    """Whether a later try took over, or the transaction was open for too long: an abort proves nothing then."""
-    return _has(error, ProducerFencedError, (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
-
-
-def _has(error: BaseException | None, kind: type[BaseException], codes: Collection[int]) -> bool:
-    """Whether an error or one of its causes is of a kind, or has one of the codes of the brokers."""
-    while error is not None:
-        if isinstance(error, kind) or getattr(error, "code", None) in codes:
-            return True
-        error = error.__cause__
-    return False

@@ -16,6 +16,7 @@ class WriteResult:
         written_ms: When it was committed, by the clock of the try that did; ms since 1970.
         written_by: Client id, host and process of that try.
         digest: The digest of the records; empty unless it was made with `verify="content"`.
+        parts: In how many transactions it was committed.
     """
 
     write_id: str
@@ -24,3 +25,4 @@ class WriteResult:
     written_ms: int
     written_by: str
     digest: str
+    parts: int = 1

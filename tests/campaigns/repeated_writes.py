@@ -63,7 +63,7 @@ def make_write(servers: str, number: int, dice: random.Random, tally: Tally) -> 
     """Try a write until one try has ended well, and once more."""
     write_id = f"write-{number}"
     ends: Counter[str] = Counter()
-    shape = dice.choice(SHAPES)
+    shape = dice.choice((*SHAPES, "parts"))
     is_last = False
     while True:
         at_once = dice.choice((1, 1, 1, 2, MOST_AT_ONCE))

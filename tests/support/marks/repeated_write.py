@@ -2,9 +2,9 @@
 
     python -m tests.support.marks.repeated_write SERVERS TOPIC WRITE_ID SHAPE ROWS STEP [PREFIX]
 
-SHAPE is how the rows are sent: table, list, columns, block or asyncio. STEP is `before:NAME` or `behind:NAME` of a call
-in STEPS, or `none`. Rows are the texts of numbers, behind a prefix. What became of the write is
-printed: `wrote N` or `already N`.
+SHAPE is how the rows are sent: table, list, columns, block, asyncio or parts. STEP is `before:NAME` or `behind:NAME`
+of a call in STEPS, or `none`. Rows are the texts of numbers, behind a prefix. What became of the write is printed:
+`wrote N` or `already N`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def write(servers: str, topic: str, write_id: str, shape: str, rows: int, prefix
     with Producer(bootstrap_servers=servers, linger_ms=0, batch_size=2_000) as producer:
         if shape == "block":
             with producer.transaction(write_id=write_id) as tx:
+                for value in values:
+                    tx.send(topic, value, key=value)
+            return tx.result
+        if shape == "parts":
+            with producer.transaction(write_id=write_id, parts=max(rows // 5, 1)) as tx:
                 for value in values:
                     tx.send(topic, value, key=value)
             return tx.result
