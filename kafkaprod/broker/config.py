@@ -15,11 +15,11 @@ from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
 from kafkaprod.broker.listeners import Endpoint, Listener, parse_advertised
 from kafkaprod.broker.metadata.tokens import TokenConfig
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.storage.disk import Disk
 from kafkaprod.structs import INT32_MAX
 
 DEFAULT_HOST = "127.0.0.1"

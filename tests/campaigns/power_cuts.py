@@ -21,11 +21,11 @@ import threading
 import time
 from pathlib import Path
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import make_batch, make_environment, open_log, read_all
 
 EXT4_IOC_SHUTDOWN = 0x8004587D  # _IOR('X', 125, __u32)

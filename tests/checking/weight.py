@@ -36,7 +36,7 @@ BUDGETS: Final = {
     "broker/replication": 1250,
     "broker/server": 1570,
     "broker/settings": 1490,
-    "broker/storage": 4600,
+    "broker/storage": 4250,
     "broker/window": 960,
     "cli": 3870,
     "compat": 3290,
@@ -60,6 +60,7 @@ BUDGETS: Final = {
     "security": 1110,
     "single modules": 1120,
     "spark": 2120,
+    "storage": 360,
     "tables": 1070,
 }
 

@@ -12,7 +12,7 @@ from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
-from kafkaprod.broker.storage.recovery.segment_scan import valid_batch_at
+from kafkaprod.storage.batch_checks import valid_batch_at
 from tests.support.broker.fixtures_log import make_batch, make_environment, open_log, split_batches
 
 WRITERS = READERS = 8

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file_durably
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.storage.disk import Disk, LogFile, replace_file_durably
 from kafkaprod.structs import BytesLike
 from tests.campaigns.images_log import MemoryImage
 from tests.support.broker.fixtures_log import (

@@ -25,7 +25,6 @@ from kafkaprod.broker.controller.disk_log import DiskMetadataLog
 from kafkaprod.broker.controller.snapshot_file import write_snapshot
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataSnapshot
 from kafkaprod.broker.metadata.records import RECORD_TYPES
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import never
 from kafkaprod.clock import SystemClock
 from kafkaprod.protocol.messages.alter_client_quotas import (
@@ -35,6 +34,7 @@ from kafkaprod.protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from kafkaprod.storage.disk import Disk
 from tests.kafka.runtime import read_metadata, run_java
 from tests.support.net.protocol_samples import build, distinct_values
 from tests.support.net.raw_client import RawClient

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.producers.producer_state import ProducerState, load_snapshot
+from kafkaprod.storage.batch_header import parse_header
 from kafkaprod.structs import INT32_MAX
 from tests.support.broker.fixtures_log import make_batch
 

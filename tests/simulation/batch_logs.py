@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
-from kafkaprod.broker.storage.format.batch_header import BatchHeader
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker, parse_marker
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, TransactionIndex
@@ -23,6 +22,7 @@ from kafkaprod.broker.storage.log.readable_log import ReadableLog
 from kafkaprod.broker.storage.log.segments import ReadResult
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, TransactionGuard, VerificationToken
 from kafkaprod.clock import Clock
+from kafkaprod.storage.batch_header import BatchHeader
 from tests.simulation.logs import SimulatedBatch, SimulatedLog, values_of
 
 COMMIT_MARK, ABORT_MARK = -1, -2

@@ -7,11 +7,11 @@ from typing import Any
 
 from kafkaprod.broker.handlers.list_offsets import LATEST
 from kafkaprod.broker.metadata.image import PartitionKey
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, BatchHeader, parse_header
 from kafkaprod.broker.storage.format.control_batch import parse_marker
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.protocol.messages.fetch import PartitionData
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkaprod.storage.batch_header import HEADER_BYTES, BatchHeader, parse_header
 from tests.simulation.checker import Checker
 from tests.simulation.ledger import Ledger
 from tests.simulation.nodes import BrokerNode

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, cast
 
 from kafkaprod.broker.replication.replica_log import ReplicaBatch
 from kafkaprod.broker.storage.errors import LogDirectoryFailedError, OffsetOutOfRangeError
-from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_ID, BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
@@ -23,6 +22,7 @@ from kafkaprod.broker.storage.log.segments import ReadResult
 from kafkaprod.broker.storage.producers.producer_state import UNGUARDED, ProducerState, TransactionGuard
 from kafkaprod.broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
 from kafkaprod.clock import Clock
+from kafkaprod.storage.batch_header import NO_PRODUCER_ID, BatchHeader
 
 
 @dataclass(frozen=True, slots=True)

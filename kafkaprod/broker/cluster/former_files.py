@@ -18,9 +18,9 @@ from typing import Any
 from kafkaprod.broker.cluster.own_controller import OwnController
 from kafkaprod.broker.settings.replicated_settings import changes
 from kafkaprod.broker.settings.settings import EMPTY, Settings
-from kafkaprod.broker.storage.disk import Disk, read_file
 from kafkaprod.broker.storage.recovery.checkpoints import decode_uuid
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.disk import Disk, read_file
 
 logger = logging.getLogger(__name__)
 

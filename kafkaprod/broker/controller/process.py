@@ -27,12 +27,12 @@ from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.peers.link import PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
 from kafkaprod.broker.peers.server import PeerServer
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, interval
 from kafkaprod.clock import Clock, SystemClock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.messages.replicate_metadata import ReplicateMetadataResponse
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.storage.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.structs import TopicPartition
 
 NO_TIME = -1

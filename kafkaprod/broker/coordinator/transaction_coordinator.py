@@ -29,9 +29,9 @@ from kafkaprod.broker.coordinator.transaction import (
     Transition,
 )
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
-from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_header import NO_PRODUCER_EPOCH
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -42,11 +42,11 @@ from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.settings.broker_options import with_options
 from kafkaprod.broker.settings.client_metrics import Push
-from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.storage.disk import Disk, UnsyncedDisk
 from kafkaprod.text import address_text
 
 _CONTROL_TIMEOUT_S = 30.0

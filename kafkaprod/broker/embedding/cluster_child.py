@@ -25,11 +25,11 @@ from kafkaprod.broker.server.process import prepare_process
 from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.settings.broker_options import with_options
-from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.broker.storage.log.group_commit import parse_policy
 from kafkaprod.errors import KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import REQUESTS, RESPONSES
+from kafkaprod.storage.disk import UnsyncedDisk
 from kafkaprod.text import address_text
 
 PRELOADED = (clustered,)

@@ -18,11 +18,11 @@ from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import for_version
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import CLUSTER, TOPIC, TRANSACTIONAL_ID
-from kafkaprod.broker.storage.format.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkaprod.protocol.schema import Response
+from kafkaprod.storage.batch_header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 API = ApiKey.INIT_PRODUCER_ID
 LANE = Lane.CONTROL

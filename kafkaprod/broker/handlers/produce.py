@@ -38,7 +38,6 @@ from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import TOPIC, TRANSACTIONAL_ID
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import TRANSACTIONAL
 from kafkaprod.broker.storage.log.append_validation import LargeBatchError
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.compression import CODEC_IDS
@@ -54,6 +53,7 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkaprod.protocol.schema import Response
+from kafkaprod.storage.batch_header import TRANSACTIONAL
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)

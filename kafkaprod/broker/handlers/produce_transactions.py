@@ -13,10 +13,10 @@ from kafkaprod.broker.calls.request import ClientRequest
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, LOW_ATTRIBUTES, TRANSACTIONAL, parse_header
 from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.produce import ProduceRequest
+from kafkaprod.storage.batch_header import HEADER_BYTES, LOW_ATTRIBUTES, TRANSACTIONAL, parse_header
 from kafkaprod.structs import TopicPartition
 
 FIRST_VERSION_OF_TV2 = 12

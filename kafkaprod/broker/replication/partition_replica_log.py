@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaprod.broker.replication.replica_log import EpochTable, ReplicaBatch
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.errors import IllegalStateError
+from kafkaprod.storage.batch_header import HEADER_BYTES, parse_header
 
 MAX_READ_BYTES = 1024 * 1024
 """The size limit of one partition in one answer to a follower: followers and clients share the loop."""

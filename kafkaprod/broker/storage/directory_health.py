@@ -11,8 +11,8 @@ import errno
 import logging
 from types import TracebackType
 
-from kafkaprod.broker.storage.disk import Disk, LogFile
 from kafkaprod.broker.storage.errors import LogDirectoryFailedError
+from kafkaprod.storage.disk import Disk, LogFile
 from kafkaprod.structs import BytesLike
 
 logger = logging.getLogger(__name__)

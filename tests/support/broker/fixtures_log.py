@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkaprod.broker.storage.disk import Disk, LogFile
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import FlushPolicy, never
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.compression import CODEC_NAMES, make_codec
+from kafkaprod.storage.disk import Disk, LogFile
 from kafkaprod.structs import BytesLike, TopicPartition
 from tests.support.clock import ManualClock
 

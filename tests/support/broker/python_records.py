@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordScan
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, BatchHeader
 from kafkaprod.compression import decompress
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import HEADER_BYTES, BatchHeader
 
 _MAX_PLAIN_BYTES = 512 * 1024 * 1024
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kafkaprod.protocol.messages.add_partitions_to_txn import (
@@ -34,6 +33,7 @@ from kafkaprod.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from kafkaprod.storage.batch_header import parse_header
 from tests.support.broker.broker_requests import TOPIC, produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import make_batch, split_batches

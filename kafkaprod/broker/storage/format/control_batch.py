@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.broker.storage.format.records import iterate_records
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import (
     CONTROL,
     HEADER_BYTES,
     MAGIC,
@@ -19,8 +21,6 @@ from kafkaprod.broker.storage.format.batch_header import (
     BatchHeader,
     seal_header,
 )
-from kafkaprod.broker.storage.format.records import iterate_records
-from kafkaprod.errors import CorruptDataError
 
 _ABORT = 0
 _COMMIT = 1

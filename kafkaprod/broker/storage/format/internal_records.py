@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.storage.batch_header import (
     HEADER_BYTES,
     MAGIC,
     NO_PRODUCER_EPOCH,

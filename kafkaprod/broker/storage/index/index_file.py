@@ -9,8 +9,8 @@ have 20,000 open files for them. Not thread-safe: the partition's lock guards it
 
 from __future__ import annotations
 
-from kafkaprod.broker.storage.disk import Disk, LogFile, read_file, write_at
 from kafkaprod.broker.storage.lru_cache import LruCache
+from kafkaprod.storage.disk import Disk, LogFile, read_file, write_at
 
 
 class IndexFile:

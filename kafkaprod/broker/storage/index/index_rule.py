@@ -6,8 +6,8 @@ the first batch of a segment never is. Source: Kafka storage, LogSegment.append 
 
 from __future__ import annotations
 
-from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
 from kafkaprod.broker.storage.index.time_index import TimestampOffset
+from kafkaprod.storage.batch_header import NO_TIMESTAMP, BatchHeader
 
 
 class IndexRule:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, LogFile
 from kafkaprod.broker.storage.index.index_file import IndexFile
 from kafkaprod.broker.storage.lru_cache import LruCache
+from kafkaprod.storage.disk import Disk, LogFile
 
 ENTRY = struct.Struct(">ii")
 ENTRY_BYTES = ENTRY.size

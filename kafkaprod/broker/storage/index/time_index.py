@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, LogFile
-from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP
 from kafkaprod.broker.storage.index.index_file import IndexFile
 from kafkaprod.broker.storage.lru_cache import LruCache
+from kafkaprod.storage.batch_header import NO_TIMESTAMP
+from kafkaprod.storage.disk import Disk, LogFile
 
 ENTRY = struct.Struct(">qi")
 ENTRY_BYTES = ENTRY.size

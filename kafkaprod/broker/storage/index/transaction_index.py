@@ -11,7 +11,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, read_file, write_at
+from kafkaprod.storage.disk import Disk, read_file, write_at
 
 ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = ENTRY.size

@@ -19,7 +19,12 @@ from typing import NamedTuple
 
 from kafkaprod._core.records.batch_reader import KEYLESS, MISTIMED, RecordScan
 from kafkaprod.broker.storage.errors import RecordError, RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
+from kafkaprod.broker.storage.format.records import MAX_PLAIN_BYTES, open_batch
+from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress, is_slow, make_codec
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_header import (
     CODEC_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -32,11 +37,6 @@ from kafkaprod.broker.storage.format.batch_header import (
     parse_header,
     seal_header,
 )
-from kafkaprod.broker.storage.format.log_config import INT64_MAX, LogConfig
-from kafkaprod.broker.storage.format.records import MAX_PLAIN_BYTES, open_batch
-from kafkaprod.compression import CODEC_IDS, ExpansionError, decompress, is_slow, make_codec
-from kafkaprod.errors import CorruptDataError
-from kafkaprod.protocol.error_codes import ErrorCode
 
 _MAX_CODEC = max(CODEC_IDS.values())
 _PLAIN_RATIO = 32

@@ -23,8 +23,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, open_for_read, write_at
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.broker.storage.format.log_config import LogConfig
+from kafkaprod.broker.storage.format.log_files import CLEANED_SUFFIX, LOG_SUFFIX
+from kafkaprod.broker.storage.format.records import open_batch
+from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
+from kafkaprod.broker.storage.log.segment import Segment
+from kafkaprod.broker.storage.recovery.segment_scan import SegmentScan, start_scan
+from kafkaprod.compression import CODEC_NAMES, make_codec
+from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.storage.batch_checks import valid_batch_at
+from kafkaprod.storage.batch_header import (
     CODEC_MASK,
     HAS_DELETE_HORIZON,
     HEADER_BYTES,
@@ -33,14 +41,7 @@ from kafkaprod.broker.storage.format.batch_header import (
     parse_header,
     seal_header,
 )
-from kafkaprod.broker.storage.format.log_config import LogConfig
-from kafkaprod.broker.storage.format.log_files import CLEANED_SUFFIX, LOG_SUFFIX
-from kafkaprod.broker.storage.format.records import open_batch
-from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
-from kafkaprod.broker.storage.log.segment import Segment
-from kafkaprod.broker.storage.recovery.segment_scan import SegmentScan, start_scan, valid_batch_at
-from kafkaprod.compression import CODEC_NAMES, make_codec
-from kafkaprod.errors import CorruptDataError, KafkaError
+from kafkaprod.storage.disk import Disk, open_for_read, write_at
 from kafkaprod.structs import INT32_MAX
 
 MAX_KEYS = 500_000

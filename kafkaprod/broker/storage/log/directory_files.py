@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, is_directory, read_file, replace_file_durably
 from kafkaprod.broker.storage.recovery.checkpoints import (
     encode_offsets,
     encode_properties,
@@ -24,6 +23,7 @@ from kafkaprod.broker.storage.recovery.checkpoints import (
     parse_properties_file,
 )
 from kafkaprod.errors import ConfigError, CorruptDataError
+from kafkaprod.storage.disk import Disk, is_directory, read_file, replace_file_durably
 from kafkaprod.structs import TopicPartition
 
 META_PROPERTIES = "meta.properties"

@@ -11,20 +11,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
+from kafkaprod.broker.storage.log.append_validation import ValidBatch
+from kafkaprod.broker.storage.log.log_store import LogStore
+from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
+from kafkaprod.broker.storage.recovery.segment_scan import split_batch
+from kafkaprod.errors import CorruptDataError, IllegalStateError
+from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_checks import follows
+from kafkaprod.storage.batch_header import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
     assign_offset,
     parse_header,
 )
-from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.log.append_validation import ValidBatch
-from kafkaprod.broker.storage.log.log_store import LogStore
-from kafkaprod.broker.storage.producers.producer_state import TransactionGuard, VerificationToken
-from kafkaprod.broker.storage.recovery.segment_scan import follows, split_batch
-from kafkaprod.errors import CorruptDataError, IllegalStateError
-from kafkaprod.protocol.error_codes import ErrorCode
 
 
 class AppendResult(NamedTuple):

@@ -18,16 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.directory_lock import lock_directory
-from kafkaprod.broker.storage.disk import (
-    LogFile,
-    check_owner,
-    is_directory,
-    make_directory,
-    replace_file,
-    replace_file_durably,
-)
-from kafkaprod.broker.storage.errors import LogError
+from kafkaprod.broker.storage.errors import DirectoryLockedError, LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.directory_files import (
@@ -53,6 +44,15 @@ from kafkaprod.broker.storage.recovery.checkpoints import (
     parse_partition_metadata,
 )
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.directory_lock import LOCK_FILE, lock_directory
+from kafkaprod.storage.disk import (
+    LogFile,
+    check_owner,
+    is_directory,
+    make_directory,
+    replace_file,
+    replace_file_durably,
+)
 from kafkaprod.structs import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -444,6 +444,8 @@ def open_log_dir(
         make_directory(environment.disk, path)
     check_owner(path)
     lock = lock_directory(environment.disk, path)
+    if lock is None:
+        raise DirectoryLockedError(f"{path} is in use by another broker ({LOCK_FILE} is locked)")
     identity = load_identity(environment.disk, path, node_id, cluster_id)
     directory = LogDir(path, environment, defaults or LogConfig(), identity, lock)
     directory.load(find_topics)

@@ -12,9 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.directory_health import ALWAYS_USABLE, DirectoryHealth
-from kafkaprod.broker.storage.disk import Disk, read_file, replace_file, replace_file_durably
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import (
     COMPACTION,
@@ -47,6 +45,8 @@ from kafkaprod.broker.storage.recovery.recovery import (
     recover,
 )
 from kafkaprod.clock import Clock
+from kafkaprod.storage.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.storage.disk import Disk, read_file, replace_file, replace_file_durably
 from kafkaprod.structs import TopicPartition
 
 

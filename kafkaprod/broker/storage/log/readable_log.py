@@ -9,7 +9,6 @@ import threading
 from functools import partial
 
 from kafkaprod.broker.storage.errors import OffsetOutOfRangeError
-from kafkaprod.broker.storage.format.batch_header import BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import open_batch
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
@@ -22,6 +21,7 @@ from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.broker.storage.recovery.recovery import Damage
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import BatchHeader
 from kafkaprod.structs import TopicPartition
 
 

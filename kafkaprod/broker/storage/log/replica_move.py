@@ -21,7 +21,6 @@ import threading
 import uuid
 from collections.abc import Callable
 
-from kafkaprod.broker.storage.disk import replace_file_durably
 from kafkaprod.broker.storage.errors import LogError, OffsetOutOfRangeError
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.directory_files import DELETE_SUFFIX, future_name, renamed
@@ -30,6 +29,7 @@ from kafkaprod.broker.storage.log.log_store import open_store
 from kafkaprod.broker.storage.log.partition_log import PartitionLog, open_partition_log
 from kafkaprod.broker.storage.recovery.checkpoints import encode_partition_metadata
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.disk import replace_file_durably
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.disk import Disk, LogFile, open_for_read, write_at
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.format.batch_header import HEADER_BYTES, MAGIC, OVERHEAD_BYTES, BatchHeader, parse_header
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import (
     LOG_SUFFIX,
@@ -28,8 +26,10 @@ from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosit
 from kafkaprod.broker.storage.index.time_index import TimeIndex
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, TransactionIndex, read_entries
 from kafkaprod.broker.storage.lru_cache import LruCache
-from kafkaprod.broker.storage.recovery.segment_scan import follows, valid_batch_at
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_checks import follows, valid_batch_at
+from kafkaprod.storage.batch_header import HEADER_BYTES, MAGIC, OVERHEAD_BYTES, BatchHeader, parse_header
+from kafkaprod.storage.disk import Disk, LogFile, open_for_read, write_at
 from kafkaprod.structs import INT32_MAX
 
 _CHECK_BYTES = 1024 * 1024  # one read of the checksum scan; a larger batch is read whole

@@ -10,9 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.broker.storage.disk import Disk, LogFile, replace_file
-from kafkaprod.broker.storage.format.batch_header import NO_TIMESTAMP, BatchHeader
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import (
     CLEANED_SUFFIX,
@@ -32,6 +29,9 @@ from kafkaprod.broker.storage.log.segment import FileSlice, Segment, SegmentInde
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.broker.storage.recovery.checkpoints import IndexChecksums
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, RecoveredSegment, checksum_scan, derive_indexes
+from kafkaprod.storage.batch_header import NO_TIMESTAMP, BatchHeader
+from kafkaprod.storage.crc import crc32c
+from kafkaprod.storage.disk import Disk, LogFile, replace_file
 
 _OPEN_FILES = 512  # .log files of inactive segments and indexes of active ones; for all partitions together
 _LOADED_INDEXES = 32  # and with indexes in memory: 5 MiB for a segment of 1 GiB

@@ -17,15 +17,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.broker.storage.format.batch_header import (
+from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
     decrement_sequence,
 )
-from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.crc import crc32c
 
 CACHED_BATCHES = 5  # a producer has at most this many batches in flight
 NO_TRANSACTION = -1

@@ -13,13 +13,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import (
-    INT16_MAX,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    BatchHeader,
-)
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction
 from kafkaprod.broker.storage.producers.producer_entry import (
@@ -30,6 +23,13 @@ from kafkaprod.broker.storage.producers.producer_entry import (
     parse_snapshot,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_header import (
+    INT16_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+)
 from kafkaprod.structs import INT32_MAX
 
 

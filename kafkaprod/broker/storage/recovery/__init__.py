@@ -4,5 +4,4 @@ recovery       from the image of a partition directory to the state of its log a
 checkpoints    the small text files of a log directory
 segment_scan   reads the bytes of one segment: where they stop being valid
 leader_epochs  which leader epoch began at which offset: answers OffsetForLeaderEpoch and diverging fetches
-segment_bytes  the bytes of a .log file as recovery reads them, a window at a time
 """

@@ -17,14 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from kafkaprod.broker.storage.crc import crc32c
-from kafkaprod.broker.storage.disk import (
-    Disk,
-    list_files,
-    open_for_read,
-    read_file,
-    update_file,
-)
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import (
     COMPACTION,
@@ -51,16 +43,18 @@ from kafkaprod.broker.storage.recovery.checkpoints import (
     parse_index_checksums,
 )
 from kafkaprod.broker.storage.recovery.leader_epochs import LeaderEpochs
-from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes
-from kafkaprod.broker.storage.recovery.segment_scan import (
-    SegmentScan,
-    find_batch_from,
-    resume_scan,
-    scan_segment,
-    start_scan,
-    whole_batch_at,
-)
+from kafkaprod.broker.storage.recovery.segment_scan import SegmentScan, resume_scan, scan_segment, start_scan
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_checks import find_batch_from, whole_batch_at
+from kafkaprod.storage.crc import crc32c
+from kafkaprod.storage.disk import (
+    Disk,
+    list_files,
+    open_for_read,
+    read_file,
+    update_file,
+)
+from kafkaprod.storage.segment_bytes import FileBytes, SegmentBytes
 from kafkaprod.structs import BytesLike
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from kafkaprod.broker.settings.acls import ACLS, ANY, Acl, AclFilter
 from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS, METRICS_OPTIONS, QUOTAS, SCRAM
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.recovery.checkpoints import encode_uuid
 from kafkaprod.errors import BrokerError, CorruptDataError
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.broker_requests import produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch

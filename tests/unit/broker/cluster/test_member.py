@@ -27,9 +27,9 @@ from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, TopicRecord
 from kafkaprod.broker.replication.lifecycle import BrokerState
 from kafkaprod.broker.server.server import BrokerServer
-from kafkaprod.broker.storage.disk import UnsyncedDisk
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
+from kafkaprod.storage.disk import UnsyncedDisk
 from tests.support.broker.fixtures_log import make_batch
 
 CLUSTER_ID = "kafkaprodKafkaprodKafA"

@@ -17,7 +17,6 @@ import pytest
 from kafkaprod.broker.cluster.own_controller import OwnController
 from kafkaprod.broker.cluster.own_topics import OwnTopics
 from kafkaprod.broker.controller.disk_log import METADATA_PARTITION, METADATA_TOPIC_ID
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import PARTITION_METADATA
 from kafkaprod.broker.storage.log.log_dir import KnownTopics, LogDir, open_log_dir
@@ -35,6 +34,7 @@ from kafkaprod.protocol.messages.create_topics import (
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaprod.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkaprod.storage.disk import Disk
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import FaultyDisk, failing, make_batch, make_environment

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -19,6 +18,7 @@ from kafkaprod.protocol.messages.create_partitions import (
 from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkaprod.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.broker_requests import produce
 from tests.support.broker.broker_without_sockets import BrokerWithoutSockets
 from tests.support.broker.fixtures_log import make_batch, read_all

@@ -15,10 +15,10 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.disk_log import DiskMetadataLog
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import ConfigRecord, NoOpRecord, PartitionRecord, TopicRecord, encode
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.group_commit import interval, never
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import FaultyDisk, UnsyncedDisk
 from tests.support.clock import ManualClock
 

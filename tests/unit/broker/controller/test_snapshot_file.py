@@ -11,9 +11,9 @@ import pytest
 from kafkaprod.broker.controller.snapshot_file import SnapshotFile, find_snapshots, read_snapshot, write_snapshot
 from kafkaprod.broker.metadata.log import MetadataSnapshot
 from kafkaprod.broker.metadata.records import TopicRecord
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import parse_header
 from tests.support.broker.fixtures_log import NOW_MS, FaultyDisk, failing
 
 NAME = "00000000000000000042-0000000007.checkpoint"

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaprod.broker.embedding.child import parse_config
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
-from kafkaprod.broker.storage.disk import Disk, UnsyncedDisk
+from kafkaprod.storage.disk import Disk, UnsyncedDisk
 
 
 @pytest.mark.parametrize(("options", "retention_ms"), [({}, -1), ({"retention_ms": 5}, 5)])

@@ -17,7 +17,6 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.session import Session
-from kafkaprod.broker.storage.disk import open_for_read
 from kafkaprod.broker.storage.log.segment import FileSlice
 from kafkaprod.net.transport import TcpTransport
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest
@@ -25,6 +24,7 @@ from kafkaprod.protocol.messages.describe_acls import DescribeAclsRequest, Descr
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkaprod.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkaprod.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkaprod.storage.disk import open_for_read
 from tests.support.broker.hostile_settings import frame_of
 from tests.support.net.raw_client import RawClient
 from tests.support.processes import open_descriptors

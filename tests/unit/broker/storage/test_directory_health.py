@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.storage.directory_health import DirectoryHealth, WatchedDisk
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import LogDirectoryFailedError
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import FaultyDisk
 
 GONE = ["EIO", "EROFS", "ENODEV", "ENXIO", "ESTALE", "ENOTCONN"]

@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk, replace_file_durably
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import COMPACTION, LEADER_EPOCHS
 from kafkaprod.broker.storage.format.records import iterate_records
@@ -29,6 +28,7 @@ from kafkaprod.broker.storage.log.log_dir import CLEAN_SHUTDOWN, LogDir, open_lo
 from kafkaprod.broker.storage.log.opening import open_log_dirs
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.recovery.checkpoints import parse_offsets
+from kafkaprod.storage.disk import Disk, replace_file_durably
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import (
     ORDERS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker, parse_marker
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import parse_header
 from tests.support.broker.fixtures_log import make_batch
 
 GOLDEN_COMMIT = bytes.fromhex(  # producer 4000 epoch 1, coordinator epoch 3

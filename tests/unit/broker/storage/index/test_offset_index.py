@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.index.offset_index import OffsetIndex, OffsetPosition
 from kafkaprod.broker.storage.lru_cache import LruCache
+from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import FaultyDisk, failing
 
 BASE = 5_000_000_000  # offsets above int32: entries must be relative

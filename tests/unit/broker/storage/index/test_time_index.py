@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.index.time_index import TimeIndex, TimestampOffset
 from kafkaprod.broker.storage.lru_cache import LruCache
+from kafkaprod.storage.disk import Disk
 
 BASE = 5_000_000_000
 

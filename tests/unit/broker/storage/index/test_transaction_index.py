@@ -6,8 +6,8 @@ import os
 import struct
 from pathlib import Path
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.index.transaction_index import AbortedTransaction, TransactionIndex, read_entries
+from kafkaprod.storage.disk import Disk
 
 FIRST = AbortedTransaction(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=15)
 SECOND = AbortedTransaction(producer_id=8, first_offset=15, last_offset=30, last_stable_offset=31)

@@ -13,12 +13,12 @@ from crc32c import crc32c
 
 from kafkaprod._core.records.batch_reader import MAX_FAILING
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records, open_batch
 from kafkaprod.broker.storage.log.append_validation import validate_client_batch
 from kafkaprod.compression import CODEC_NAMES, make_codec
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.batch_header import parse_header
 from tests.support.broker import python_records
 from tests.support.broker.fixtures_log import NOW_MS, encode_record, make_batch
 

@@ -13,12 +13,12 @@ import pytest
 
 from kafkaprod._core.records.batch_reader import Record
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import HAS_DELETE_HORIZON, parse_header
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log import compaction
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
+from kafkaprod.storage.batch_header import HAS_DELETE_HORIZON, parse_header
 from tests.support.broker.fixtures_log import (
     NOW_MS,
     FaultyDisk,

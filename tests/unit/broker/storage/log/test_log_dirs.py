@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import DirectoryLockedError, LogDirectoryFailedError, LogError
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
@@ -22,6 +21,7 @@ from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.broker.storage.log.watermark import WatermarkRule
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.disk import Disk
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import (
     ORDERS,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import Disk
 from kafkaprod.broker.storage.errors import PartitionFencedError
-from kafkaprod.broker.storage.format.batch_header import parse_header
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.index.index_rule import IndexRule
 from kafkaprod.broker.storage.log.segment import Segment
 from kafkaprod.broker.storage.lru_cache import LruCache
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import parse_header
+from kafkaprod.storage.disk import Disk
 from kafkaprod.structs import INT32_MAX
 from tests.campaigns.images_log import place
 from tests.support.broker.fixtures_log import NOW_MS, FaultyDisk, failing, make_batch, split_batches

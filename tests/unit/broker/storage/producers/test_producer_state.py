@@ -7,11 +7,11 @@ import struct
 import pytest
 
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.batch_header import INT16_MAX, BatchHeader, parse_header
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, build_marker
 from kafkaprod.broker.storage.producers.producer_entry import parse_snapshot
 from kafkaprod.broker.storage.producers.producer_state import ProducerState, TransactionGuard, load_snapshot
 from kafkaprod.errors import CorruptDataError
+from kafkaprod.storage.batch_header import INT16_MAX, BatchHeader, parse_header
 from kafkaprod.structs import INT32_MAX
 from tests.support.broker.fixtures_log import NOW_MS, flip_bit, make_batch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from kafkaprod.broker.storage.disk import LogFile
+from kafkaprod.storage.disk import LogFile
 
 WINDOW_BYTES = 1 << 20
 

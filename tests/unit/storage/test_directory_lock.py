@@ -9,36 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage import directory_lock
-from kafkaprod.broker.storage.directory_lock import lock_directory
-from kafkaprod.broker.storage.disk import Disk
-from kafkaprod.broker.storage.errors import DirectoryLockedError
+from kafkaprod.storage import directory_lock
+from kafkaprod.storage.directory_lock import lock_directory
+from kafkaprod.storage.disk import Disk
 
 LOCK_IT = """
 import sys
-from kafkaprod.broker.storage.directory_lock import lock_directory
-from kafkaprod.broker.storage.disk import Disk
-from kafkaprod.broker.storage.errors import DirectoryLockedError
+from kafkaprod.storage.directory_lock import lock_directory
+from kafkaprod.storage.disk import Disk
 sys.platform = sys.argv[2]
-try:
-    lock_directory(Disk(), sys.argv[1])
-except DirectoryLockedError as error:
-    print(error)
+print("free" if lock_directory(Disk(), sys.argv[1]) else "in use")
 """
 
 
 @pytest.mark.parametrize("system", [sys.platform, "darwin"])
-def test_a_directory_has_one_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+def test_a_directory_has_one_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str) -> None:
     monkeypatch.setattr(directory_lock.sys, "platform", system)
     command = [sys.executable, "-c", LOCK_IT, str(tmp_path), system]
     lock = lock_directory(Disk(), str(tmp_path))
-    with pytest.raises(DirectoryLockedError, match="in use"):
-        lock_directory(Disk(), str(tmp_path))
-    assert "in use" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert lock is not None
+    assert lock_directory(Disk(), str(tmp_path)) is None
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "in use\n"
 
     os.close(lock.fd)
     lock.fd = -1
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "free\n"
 
 
 def test_what_is_packed_for_linux_is_not_given_to_another_system(
@@ -50,4 +45,4 @@ def test_what_is_packed_for_linux_is_not_given_to_another_system(
 
     monkeypatch.setattr(directory_lock.sys, "platform", "darwin")
     monkeypatch.setattr(directory_lock.fcntl, "fcntl", refuse)
-    lock_directory(Disk(), str(tmp_path))
+    assert lock_directory(Disk(), str(tmp_path)) is not None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.crc import crc32c
+from kafkaprod.storage.crc import crc32c
 from kafkaprod.structs import INT32_MAX, BytesLike
 
 HEADER_BYTES = 61

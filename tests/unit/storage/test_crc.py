@@ -8,7 +8,7 @@ import sys
 import crc32c as package
 import pytest
 
-from kafkaprod.broker.storage import crc
+from kafkaprod.storage import crc
 
 CHECK = (b"123456789", 0xE3069283)  # of RFC 3720's polynomial
 
@@ -21,7 +21,7 @@ def test_it_is_the_function_of_the_package() -> None:
 def test_a_host_starts_without_importlib_metadata() -> None:
     program = (
         "import sys, kafkaprod.broker.embedding.host, kafkaprod.broker.embedding.child\n"
-        "from kafkaprod.broker.storage.crc import crc32c\n"
+        "from kafkaprod.storage.crc import crc32c\n"
         "print(crc32c(b'123456789'), 'importlib.metadata' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

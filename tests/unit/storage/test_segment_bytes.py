@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkaprod.broker.storage.disk import open_for_read
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.log_files import file_name
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.broker.storage.recovery.recovery import DiskImage, recover
-from kafkaprod.broker.storage.recovery.segment_bytes import FileBytes, SegmentBytes
-from kafkaprod.broker.storage.recovery.segment_scan import find_batch_from, scan_segment, start_scan
+from kafkaprod.broker.storage.recovery.segment_scan import scan_segment, start_scan
+from kafkaprod.storage.batch_checks import find_batch_from
+from kafkaprod.storage.disk import open_for_read
+from kafkaprod.storage.segment_bytes import FileBytes, SegmentBytes
 from tests.campaigns.images_log import place
 from tests.support.broker.fixtures_log import make_batch
 from tests.support.broker.memory_bytes import MemoryBytes

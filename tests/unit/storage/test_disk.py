@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.broker.embedding.power_cut import cut_power
-from kafkaprod.broker.storage.disk import UnsyncedDisk, read_file, update_file, write_at
+from kafkaprod.storage.disk import UnsyncedDisk, read_file, update_file, write_at
 
 
 def test_a_power_cut_leaves_at_least_what_was_synced(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The `.lock` file that keeps two brokers out of one directory.
+"""The `.lock` file that keeps two owners out of one directory.
 
-On Linux an open-file-description lock: it excludes a Kafka broker's POSIX lock and also a second broker in this
+On Linux an open-file-description lock: it excludes a Kafka broker's POSIX lock and also a second owner in this
 process. macOS has such locks, too, but another `struct flock`, and not in all its versions: `flock` is enough there.
 """
 
@@ -11,17 +11,16 @@ import os
 import struct
 import sys
 
-from kafkaprod.broker.storage.disk import Disk, LogFile
-from kafkaprod.broker.storage.errors import DirectoryLockedError
+from kafkaprod.storage.disk import Disk, LogFile
 
 LOCK_FILE = ".lock"
 
 
-def lock_directory(disk: Disk, directory: str) -> LogFile:
+def lock_directory(disk: Disk, directory: str) -> LogFile | None:
     """Lock a directory for as long as the returned file lives; the system drops the lock of a dead process.
 
-    Raises:
-        DirectoryLockedError: Another process holds the lock.
+    Returns:
+        None: another owner holds the lock.
     """
     file = disk.create(os.path.join(directory, LOCK_FILE))
     try:
@@ -30,6 +29,6 @@ def lock_directory(disk: Disk, directory: str) -> LogFile:
             fcntl.fcntl(file.fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         else:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise DirectoryLockedError(f"{directory} is in use by another broker ({LOCK_FILE} is locked)") from error
+    except OSError:
+        return None
     return file
