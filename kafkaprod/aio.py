@@ -15,7 +15,7 @@ import functools
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 import kafkaprod  # whose names of what is seldom used are loaded when type hints are looked at
 from kafkaprod._core.queues.send_path import RecordSender
@@ -29,13 +29,14 @@ from kafkaprod.engine.transaction_calls import TransactionCalls, note_abort, not
 from kafkaprod.intake.blocks import BlockIntake
 from kafkaprod.intake.records import Intake
 from kafkaprod.metrics import Snapshot
-from kafkaprod.producer import Producer, close_writers, start_writer
+from kafkaprod.producer import Producer, Verify, close_writers, start_writer
 from kafkaprod.results.batch import DeliveryFuture, LoopBatchCompletion
 from kafkaprod.structs import NodeHealth, RecordMetadata
 from kafkaprod.text import plain_text
 
 if TYPE_CHECKING:
     from kafkaprod._core.records.record_arguments import _Headers
+    from kafkaprod.marks.async_block import AsyncWriteBlock
     from kafkaprod.marks.calls import WriteCalls
     from kafkaprod.marks.writers import KeptWriter
 else:  # what looks at type hints finds a name
@@ -179,8 +180,22 @@ class AsyncProducer(Hosted):
         """Producer.abort_transaction, as `init_transactions`."""
         await _run(self._transaction_calls.abort(timeout, _TaskWaiter))
 
-    def transaction(self) -> AsyncTransaction[Self]:
+    @overload
+    def transaction(self) -> AsyncTransaction[Self]: ...
+
+    @overload
+    def transaction(
+        self, *, write_id: str, verify: Verify = "content", parts: int | bool = False
+    ) -> AsyncWriteBlock: ...
+
+    def transaction(
+        self, *, write_id: str | None = None, verify: Verify = "content", parts: int | bool = False
+    ) -> AsyncTransaction[Self] | AsyncWriteBlock:
         """Return the block of a transaction, for `async with`; see Producer.transaction."""
+        if write_id is not None:
+            from kafkaprod.marks.async_block import AsyncWriteBlock
+
+            return AsyncWriteBlock(self._writes.block(write_id, verify, parts), _in_thread)
         return AsyncTransaction(self, self._transaction_calls)
 
     async def flush(self, timeout: float | None = None) -> None:

@@ -3,6 +3,7 @@
 A *write* is what happens once, a *write id* its name in every try, a *try* one run of it. The *mark* is an offset that
 a group has committed, in the transaction of the rows; group and transactional id have one name.
 
+async_block  the rows of a block in asyncio
 calls    writes as a producer's calls: a list, columns or a table in one, or the rows of a block one by one
 listing  the writes that a cluster knows, for commands: list them, and forget one
 write    one try of a write: the order of look, fence, rows, mark, guard and commit

@@ -113,10 +113,14 @@ class WriteBlock:
     ) -> None:
         """Send a record. Its outcome is that of the write."""
         self._check_open()
-        if topic != self._topic or len(self._rows) >= _ROWS_OF_PIECE:
-            self._send_rows()
-            self._topic = topic
+        if self.is_full_for(topic):
+            self.send_rows()
+        self._topic = topic
         self._rows.append((value, key, headers, partition, timestamp_ms))
+
+    def is_full_for(self, topic: str) -> bool:
+        """Whether the rows so far are sent before one for a topic is taken, which may wait."""
+        return bool(self._rows) and (topic != self._topic or len(self._rows) >= _ROWS_OF_PIECE)
 
     def send_many(self, topic: str, values: Iterable[Any], *arguments: Any, **options: Any) -> None:
         """Send a list of records; arguments as Producer.send_many."""
@@ -157,7 +161,7 @@ class WriteBlock:
                 self._write.give_up(error)
                 return
             try:
-                self._send_rows()
+                self.send_rows()
             except BaseException as failure:
                 self._write.give_up(failure)
                 raise
@@ -170,11 +174,12 @@ class WriteBlock:
 
     def _pass_on(self, name: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
         self._check_open()
-        self._send_rows()
+        self.send_rows()
         self._calls.pass_on(self._write, name, arguments, options)
         self._write.end_piece()
 
-    def _send_rows(self) -> None:
+    def send_rows(self) -> None:
+        """Send the rows that `send` has collected."""
         rows, self._rows = self._rows, []
         while rows:
             most = self._write.room() or len(rows)

@@ -5,6 +5,7 @@ A kept one has its connections, and the memory of its batches. Its producer take
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
     from kafkaprod.intake.blocks import BlockIntake
     from kafkaprod.producer import Producer
+
+logger = logging.getLogger("kafkaprod.marks")
 
 MOST_KEPT: Final = 4  # by one producer: as many writes at the same time find one
 
@@ -61,9 +64,13 @@ class KeptWriter:
 
     def close(self) -> None:
         """End the connections; everything has its outcome. An open transaction is left to the next try."""
-        if self._sending is not None:
-            self._sending.producer.close(0)
-        self._finalizer()
+        try:
+            if self._sending is not None:
+                self._sending.producer.close(0)
+        except TimeoutError as error:
+            logger.warning("what made a write has not ended: %s", error)  # its producer must be closed, too
+        finally:
+            self._finalizer()
 
 
 class Writers:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -324,6 +325,37 @@ def test_a_producer_keeps_what_made_a_write_for_the_next_and_ends_it_with_itself
     assert sending.producer._has_ended
     assert producer._kept_writers == []
     assert len(broker.records("kept")) == 5
+
+
+def test_a_block_in_asyncio_is_written_once(broker: EmbeddedBroker) -> None:
+    async def write(rows: int, **options: Any) -> Any:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            async with producer.transaction(write_id="in asyncio", **options) as tx:
+                for row in range(rows):
+                    await tx.send("in-asyncio", b"%d" % row, key=b"k")
+                await tx.send_many("in-asyncio", [b"list"])
+                await tx.send_columns("in-asyncio", (array("i", [0, 7]), b"columns"))
+                await tx.send_table("in-asyncio", {"value": [b"table"]})
+                await tx.send_offsets({("in-asyncio", 0): 1}, "readers")
+            return tx.already_written, tx.result
+
+    async def fail() -> None:
+        async with (
+            AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer,
+            producer.transaction(write_id="in asyncio") as tx,
+        ):
+            await tx.send("in-asyncio", b"0")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail())
+    is_written, result = asyncio.run(write(2_500, parts=1_100))
+    assert (is_written, result.rows, result.parts) == (False, 2_503, 3)
+    is_written, again = asyncio.run(write(2_500))
+    assert (is_written, again.digest) == (True, result.digest)
+    with pytest.raises(WriteConflictError):
+        asyncio.run(write(2_499))
+    assert len(broker.records("in-asyncio")) == 2_503
 
 
 def test_a_fenced_try_waits_for_the_mark_and_never_fences_back(broker: EmbeddedBroker) -> None:
