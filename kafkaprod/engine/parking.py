@@ -77,7 +77,7 @@ class Parking:
         self._wakeup = wakeup
         self._serials = itertools.count(1)
         self._parked: dict[int, None] = {}  # serials; an item is added or removed in one step
-        self._by_topic: dict[str, dict[int, None]] = {}
+        self._by_topic: dict[str, dict[int, None]] = accumulator.held_topics  # serials
         self._new: deque[tuple[str, int | None, ParkedRecord]] = deque()
         self._lines: dict[tuple[str, int | None], _Line] = {}  # the sender's
         self._held_bytes = 0
@@ -91,7 +91,11 @@ class Parking:
 
     def must_wait(self, topic: str) -> bool:
         """Whether a record has to be parked: its topic is not known, or others of it still wait here."""
-        return topic not in self._accumulator.topics or bool(self._by_topic.get(topic))
+        return topic not in self._accumulator.topics or self.holds(topic)
+
+    def holds(self, topic: str) -> bool:
+        """Whether records of the topic wait here."""
+        return bool(self._by_topic.get(topic))
 
     def add(
         self,
@@ -120,15 +124,20 @@ class Parking:
         serial = next(self._serials)
         record = ParkedRecord(size, send, fail, self._clock.now_ms() + self._max_block_ms, serial)
         self._parked[serial] = None
-        self._by_topic.setdefault(topic, {})[serial] = None
+        self._accumulator.hold(topic)[serial] = None
         self._held_bytes += size
         self._new.append((topic, partition, record))
         self._wakeup()
         if self._has_ended:
             self._end_new()
 
-    def settled(self, timeout_s: float | None, make_waiter: MakeWaiter) -> Steps[bool]:
-        """Steps of waiting until what is parked now has been appended or has failed; False after the timeout."""
+    def settled(self, timeout_s: float | None, make_waiter: MakeWaiter, topic: str | None = None) -> Steps[bool]:
+        """Steps of waiting until what is parked now has been appended or has failed; False after the timeout.
+
+        Args:
+            topic: Wait for records of this topic alone; None: for all.
+        """
+        parked = self._parked if topic is None else self._by_topic.get(topic, {})
         mark = next(self._serials)
         end_ms = None if timeout_s is None else self._clock.now_ms() + int(timeout_s * 1000)
         waiter = make_waiter()
@@ -136,7 +145,7 @@ class Parking:
         self._flushes.append(wake)
         try:
             self._wakeup()
-            while any(serial < mark for serial in list(self._parked)):
+            while any(serial < mark for serial in list(parked)):
                 left_s = WAIT_S if end_ms is None else (end_ms - self._clock.now_ms()) / 1000
                 if left_s <= 0:
                     return False

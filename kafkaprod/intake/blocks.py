@@ -313,6 +313,7 @@ class BlockIntake:
         rows_before = block.rows_appended
         refusal: NodeBufferFullError | None = None
         self._host.check_still_sending(transaction)
+        yield from self._intake.after_parked(topic, make_waiter)
         is_complete = block.run(-1, 0)
         while not is_complete:
             if block.rows_appended > rows_before:

@@ -30,6 +30,7 @@ from kafkaprod.text import plain_text
 
 MEMORY_POLL_S: Final = 0.25  # longest sleep between looks at whether the producer is still usable
 ISOLATION_POLL_S: Final = 0.05  # and at whether the node that a record waits for is sick
+LONGEST_ORDER_WAIT_S: Final = 1.0  # of rows, for earlier records that are parked
 
 T = TypeVar("T")
 
@@ -123,6 +124,9 @@ class Intake:
 
         Raises: as `Producer.send`; then nothing was queued.
         """
+        return None if self._is_behind_parked(call) else self._attempt(call)
+
+    def _attempt(self, call: SendCall) -> DeliveryFuture | None:
         try:
             if not call.is_prepared:
                 queues = self.known_queues(call.record.topic, call.record.partition)
@@ -142,7 +146,7 @@ class Intake:
         record = call.record
         try:
             future = None
-            if not call.is_prepared and not call.transaction and (self.drops is not None or self.host.is_in_callback):
+            if self._may_park(call):
                 return self._park_or_drop(call)
             if not call.is_prepared:
                 queues = yield from self.queues(record.topic, record.partition, call.deadline_ms, make_waiter)
@@ -162,6 +166,15 @@ class Intake:
             raise
         self._hooks.watch(future)
         return future
+
+    def _may_park(self, call: SendCall) -> bool:
+        """Whether the caller must not wait, and its record can."""
+        return not call.is_prepared and not call.transaction and (self.drops is not None or self.host.is_in_callback)
+
+    def _is_behind_parked(self, call: SendCall) -> bool:
+        """Whether earlier records of a caller that must not wait may still be parked: this one must not pass them."""
+        topic = call.record.topic
+        return type(topic) is str and self._engine.sender.parking.holds(topic) and self._may_park(call)
 
     def _drop(self, drops: Drops, call: SendCall) -> DeliveryFuture:
         """Return the result of a record that found no memory."""
@@ -202,6 +215,21 @@ class Intake:
         if queues is None:
             queues = yield from self._wait_for_topic(topic, partition, deadline_ms, make_waiter)
         return queues
+
+    def after_parked(self, topic: str, make_waiter: MakeWaiter) -> Steps[None]:
+        """Steps to where rows do not pass earlier records of a caller that must not wait.
+
+        Raises BufferFullError if those are still parked a second later, or if the caller is a delivery callback.
+        """
+        parking = self._engine.sender.parking
+        if not ((self.drops is not None or self.host.is_in_callback) and parking.holds(topic)):
+            return
+        if self.host.is_in_callback or not (yield from parking.settled(LONGEST_ORDER_WAIT_S, make_waiter, topic)):
+            raise BufferFullError(
+                f"records that were sent to topic {topic!r} before wait for memory: rows that are taken now would "
+                "arrive before them",
+                topic=topic,
+            )
 
     def known_queues(self, topic: str, partition: Any) -> TopicQueues | None:
         """The topic's queues if its metadata is here, with the partition. Raises InvalidRecordError for bad names."""
@@ -260,7 +288,7 @@ class Intake:
 
         def send() -> bool:
             try:
-                sent = self.attempt(call)
+                sent = self._attempt(call)
             except Exception as error:  # the interceptors know it from attempt()
                 settle_parked(future, error)
                 return True

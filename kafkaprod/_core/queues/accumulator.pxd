@@ -16,7 +16,8 @@ cdef enum:
 cdef class Accumulator:
     cdef readonly BufferPool pool
     cdef readonly dict topics               # name -> TopicQueues
-    cdef int64_t topics_generation          # raised with every change of `topics`
+    cdef readonly dict held_topics          # name -> what waits to be appended first, empty for most of the time
+    cdef int64_t topics_generation          # raised with every change of `topics`, and when a topic is held
     cdef list topic_list
     cdef tuple _all_topics                  # as topic_list, for the garbage collector, which empties lists
     cdef dict _idle_topics                  # name -> TopicQueues that forget_topic() took out of `topics`

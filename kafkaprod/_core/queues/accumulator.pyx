@@ -104,6 +104,7 @@ cdef class Accumulator:
                   completion_factory=BatchResult, wakeup=None, max_batch_size=None):
         self.pool = pool
         self.topics = {}
+        self.held_topics = {}
         self.topic_list = []
         self._all_topics = ()
         self._idle_topics = {}
@@ -168,6 +169,11 @@ cdef class Accumulator:
         Their leaders are the last known ones until their metadata is requested again.
         """
         return [name for name in self._idle_topics if self.take_used(name)]
+
+    def hold(self, str name not None):
+        """Let no send of one record find the topic's queues without a look at what waits in `held_topics`. Any thread."""
+        self.topics_generation += 1
+        return self.held_topics.setdefault(name, {})
 
     cdef int set_sending(self, int64_t linger_us, bint sums_records) except -1:
         """Take what the drain knows: how long batches linger, and whether anything compresses them."""

@@ -86,7 +86,9 @@ cdef class RecordSender:
         return self._try(<str>topic, value, key, headers, partition, timestamp_ms)
 
     cdef TopicQueues _find_topic(self, str name):
-        """The topic's queues, remembered for the next record; None if its metadata is not here."""
+        """The topic's queues, remembered for the next record; None if its metadata is not here, or records wait for it."""
+        if self.accumulator.held_topics and self.accumulator.held_topics.get(name):
+            return None         # the general path knows which callers may pass them
         if FREE_THREADED:
             return self.accumulator.topics.get(name)
         cdef TopicQueues topic = self.accumulator.topics.get(name)

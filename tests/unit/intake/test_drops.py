@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkaprod import AsyncProducer, Producer
-from kafkaprod.errors import BufferFullError, DeliveryFailedError
+from kafkaprod.errors import BufferFullError, DeliveryFailedError, PurgedError
 from kafkaprod.structs import RecordMetadata
 
 OPTIONS: dict[str, Any] = {
@@ -115,3 +115,18 @@ def test_a_record_for_a_topic_that_is_not_known_neither_waits_nor_raises(produce
     assert all(isinstance(future.exception(), BufferFullError) for future in failed)
     assert dropped_count(producer) == len(failed)
     assert len(producer.engine.sender.parking) == len(futures) - len(failed)
+
+
+def test_a_record_does_not_pass_one_that_waits_for_memory_after_its_topic_came(producer: Producer) -> None:
+    for _ in range(3):
+        producer.send("t", VALUE, partition=0)  # one a batch, so that 16 KiB are left
+    first = producer.send("late", VALUE * 2, partition=0)
+    producer.accumulator.set_topic("late", [-1])
+    small = producer.send("late", b"small", partition=0)  # would fit
+    rows = producer.send_many("late", [b"row"], partition=0)
+    parking = producer.engine.sender.parking
+    assert (len(parking), first.done(), small.done()) == (2, False, False)
+    assert rows.failed_count == 1, "a list can't wait here: it is dropped"
+    producer.purge()
+    assert [type(future.exception(10)) for future in (first, small)] == [PurgedError] * 2
+    assert not parking.holds("late")
