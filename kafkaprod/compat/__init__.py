@@ -11,6 +11,7 @@ confluent_kafka  from kafkaprod.compat.confluent_kafka import Producer
 kafka_python     from kafkaprod.compat.kafka_python import KafkaProducer
 known_cluster    what a producer knows of its cluster, by the names of other clients
 submodules       modules of the original package under the names here
+agents           what a tracing agent has put around an original's producer, put around this engine's
 originals        attributes that the original package has and a producer does not need
 translation      what kafka-python and aiokafka do alike: errors become the original's
 """

@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any, Final, Literal, NamedTuple
 
+from kafkaprod.compat.agents import carried_over
 from kafkaprod.compat.originals import module_of
 from kafkaprod.locks import locked
 from kafkaprod.text import printable
@@ -152,7 +153,23 @@ def _swaps_of(place: _Place) -> list[_Swap]:
     if not any(isinstance(theirs, type) for _, theirs in found):
         return []
     ours = getattr(importlib.import_module(place.ours), place.name)
-    return [_Swap(module, place.name, ours, theirs) for module, theirs in found if isinstance(theirs, type)]
+    within = {theirs: _within_agents(theirs, place.name, ours) for _, theirs in found if isinstance(theirs, type)}
+    return [_Swap(module, place.name, within[theirs], theirs) for module, theirs in found if isinstance(theirs, type)]
+
+
+def _within_agents(theirs: type, name: str, ours: type) -> type:
+    try:
+        return carried_over(theirs, name, ours)
+    except Exception as error:
+        logger.warning(
+            "%s.%s, which another package has put in place of the original's producer, cannot be put around this "
+            "engine's (%r): what it records of the original it does not record of this one. Let it start after "
+            "install(), or report this",
+            printable(theirs.__module__),
+            printable(theirs.__name__),
+            error,
+        )
+        return ours
 
 
 def _nothing_found(client: str, version: str) -> str:
@@ -168,10 +185,14 @@ def _names(swaps: list[_Swap]) -> list[str]:
 
 
 def _warn_of_early_users(package: str, theirs: set[type]) -> None:
-    """Name modules that have the original's class under a name of their own: they were imported too early."""
+    """Name modules that have the original's class under a name of their own: they were imported too early.
+
+    Not those of agents, whose classes stand around this engine's now.
+    """
     users = []
+    agents = {found.__module__ for found in theirs}
     for name, module in sys.modules.copy().items():
-        is_original = name == package or name.startswith((f"{package}.", "kafkaprod."))
+        is_original = name == package or name.startswith((f"{package}.", "kafkaprod.")) or name in agents
         values = () if is_original or module is None else tuple(getattr(module, "__dict__", {}).values())
         if any(
             isinstance(value, type) and (value in theirs or not theirs.isdisjoint(value.__mro__)) for value in values
