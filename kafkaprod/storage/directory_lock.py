@@ -20,7 +20,7 @@ def lock_directory(disk: Disk, directory: str) -> LogFile | None:
     """Lock a directory for as long as the returned file lives; the system drops the lock of a dead process.
 
     Returns:
-        None: another owner holds the lock.
+        None: Another owner holds the lock.
     """
     file = disk.create(os.path.join(directory, LOCK_FILE))
     try:

@@ -38,6 +38,7 @@ IMPORTS_APART = {
     "kafkaprod/hooks/serializers.py": "JsonSerializer calls it apart",
     "kafkaprod/net/network.py": "engine/wiring.py has imported it",
     "kafkaprod/net/proxy.py": "engine/wiring.py makes it apart",
+    "kafkaprod/storage/crc.py": "while the module is imported",
     "kafkaprod/protocol/messages/__init__.py": "declarations, which a second try imports; the room starts no threads",
     "kafkaprod/security/assertions.py": "on the thread that fetches tokens",
     "kafkaprod/security/kerberos.py": "engine/wiring.py calls it apart",
