@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 
+from kafkaprod.broker.calls.request_log import RequestLog
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.embedding.child import broker_handlers
@@ -95,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
 def _run_shown(server: BrokerServer, options: argparse.Namespace, address: str) -> int:
     """Run a broker with its control socket and its page, if they are wanted; return the exit code."""
     with contextlib.ExitStack() as ends:
+        if options.control is not None or options.ui is not None:
+            server.broker.request_log = RequestLog()
         if options.control is not None:
             ends.callback(ControlSocket(options.control, broker_handlers(server)).close)
         port = checked_port(options.ui)

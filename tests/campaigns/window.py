@@ -42,6 +42,7 @@ SCREENS = {
     "groups": "#/groups",
     "group": "#/group/billing",
     "transactions": "#/transactions",
+    "requests": "#/requests",
     "faults": "#/faults",
     "brokers": "#/brokers",
 }
@@ -130,7 +131,7 @@ def use(page: Any, broker: EmbeddedBroker, producer: Producer, failures: Failure
     page.wait_for_selector("text=is down since")
     broker.start()
     page.wait_for_selector("text=live")
-    for number, title in enumerate(("Topics", "Groups", "Transactions", "Faults", "Brokers"), 1):
+    for number, title in enumerate(("Topics", "Groups", "Transactions", "Requests", "Faults", "Brokers"), 1):
         page.keyboard.press(str(number))
         page.wait_for_selector(f"h1:has-text('{title}')")
 

@@ -1,6 +1,7 @@
 """What a handler is given and gives back: requests, refusals, work in steps, waiting, logins, scripted faults.
 
 faults        what a broker does wrong on purpose, as rules by API key
+request_log   what clients have asked, for tests: the newest requests in a ring
 purgatory     requests that wait until partitions have moved or their time is over
 refusal       the error a request handler raises to answer a Kafka error code
 steps         work for one request in steps, so that no client holds a thread for long

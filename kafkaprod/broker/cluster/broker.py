@@ -15,6 +15,7 @@ from kafkaprod.broker.calls.faults import Faults
 from kafkaprod.broker.calls.login import Credentials
 from kafkaprod.broker.calls.meters import Meters, TokenBucket
 from kafkaprod.broker.calls.purgatory import Purgatory
+from kafkaprod.broker.calls.request_log import RequestLog
 from kafkaprod.broker.calls.steps import RunControl
 from kafkaprod.broker.cluster.alone import Alone
 from kafkaprod.broker.cluster.producer_ids import ProducerIds
@@ -74,6 +75,7 @@ class Broker:
         peer_api_versions: What it announces to other processes of the cluster.
         post: Has a call made by the event loop, from any thread; set by the server.
         on_options: Called on the control thread after clients have changed options.
+        request_log: What clients have asked, for a test that wants to know; None without.
         standing: What it does by itself, and what with the others of its cluster.
     """
 
@@ -113,6 +115,7 @@ class Broker:
         self.run_control = run_control
         self.run_long = run_long
         self.faults = Faults()
+        self.request_log: RequestLog | None = None
         self.credentials = Credentials(config.sasl_users)
         self.tokens = Tokens(config.tokens, lambda: self.image)
         self.credentials.find_token = self.tokens.find_login

@@ -25,6 +25,7 @@ cluster_host       the test's side of a cluster's host
 disturbance        what a test has broken and can mend
 embedded           a broker in a process of its own, for tests and quick starts
 window             the page of a broker or a cluster: starts and ends its process
+inspection         requests, groups, transactions and records without a client, for the assertions of a test
 arrivals           what arrived at an embedded broker or cluster, for the assertions of a test
 faults             scripted faults by API key
 arguments          checks of the arguments of embedded brokers, clusters and faults

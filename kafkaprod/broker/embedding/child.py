@@ -25,10 +25,11 @@ import threading
 from typing import Any
 
 from kafkaprod.broker.calls.faults import Fault, FaultKind, Faults, Selection
+from kafkaprod.broker.calls.request_log import RequestLog
 from kafkaprod.broker.config import DEFAULT_HOST, BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionConfig
-from kafkaprod.broker.embedding.commands import Command, CommandHandler, answer_to
+from kafkaprod.broker.embedding.commands import Command, CommandError, CommandHandler, answer_to
 from kafkaprod.broker.embedding.control_socket import ControlSocket
 from kafkaprod.broker.embedding.group_reading import group_handlers
 from kafkaprod.broker.embedding.lines import NUMBER, JsonLines
@@ -66,7 +67,10 @@ def main() -> int:
     number = options.pop(NUMBER)
     try:
         temporary, control = options.pop("temporary"), options.pop("control", None)
+        records_requests = options.get("record_requests")
         server = BrokerServer(parse_config(options))
+        if records_requests:
+            server.broker.request_log = RequestLog()
         if control is not None:
             ControlSocket(control, broker_handlers(server))
     except KafkaError as error:
@@ -99,6 +103,7 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     TransactionConfig, `tls_files` and `log_dirs` are paths, `options` have Kafka's names, `listeners` is their list,
     `max_versions` has the numbers of the APIs as text.
     """
+    options.pop("record_requests", None)
     delay_ms = options.pop("initial_rebalance_delay_ms")
     transactions = TransactionConfig(**options.pop("transactions"))
     policy = parse_policy(options.pop("flush_policy"))
@@ -161,7 +166,22 @@ def broker_handlers(server: BrokerServer) -> dict[str, CommandHandler]:
         **searching_handlers(server.broker),
         **group_handlers(server),
         **own_handlers(server),
+        "requests": lambda command: _requests(server, command),
+        "request_counts": lambda _: {"counts": _request_log(server).counts()},
     }
+
+
+def _requests(server: BrokerServer, command: Command) -> Command:
+    numbers = command.get("since_of")
+    since = 0 if numbers is None else numbers.get(str(server.broker.config.node_id), 0)
+    return _request_log(server).describe({"since": since, **command})
+
+
+def _request_log(server: BrokerServer) -> RequestLog:
+    log = server.broker.request_log
+    if log is None:
+        raise CommandError("requests are not recorded here: make it with record_requests=True, or ui=True")
+    return log
 
 
 def fault_handlers(faults: Faults) -> dict[str, CommandHandler]:

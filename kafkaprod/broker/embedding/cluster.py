@@ -72,6 +72,7 @@ class EmbeddedCluster(ClusterState):
         tls_files: Sequence[str | os.PathLike[str]] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
         ui: bool | int = False,
+        record_requests: bool = False,
     ) -> None:
         """Describe what to run; `start` or a `with` statement runs it.
 
@@ -103,6 +104,7 @@ class EmbeddedCluster(ClusterState):
                 The certificate is that of all brokers: for 127.0.0.1.
             options: Further options of all brokers under Kafka's names.
             ui: Show the cluster on a page, see `ui_url`: True, or its port.
+            record_requests: Keep what clients ask, for `requests`; a page has it, too.
 
         Raises:
             ConfigError: An argument has a wrong type or value, or they do not fit together.
@@ -130,6 +132,7 @@ class EmbeddedCluster(ClusterState):
             tls_files=tls_files,
             options=options,
             ui=ui,
+            record_requests=record_requests,
         )
         self._owner_pid = os.getpid()
         # The path of a socket in it has at most 107 bytes, 103 on macOS.

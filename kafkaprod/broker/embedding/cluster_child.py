@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from kafkaprod.broker.calls.request_log import RequestLog
 from kafkaprod.broker.cluster import clustered
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
@@ -68,11 +69,13 @@ def run_broker(options: Command, sock: socket.socket) -> int:
     channel = HostChannel(sock)
     prepare_process()
     cluster, journal = dict(options.pop("cluster")), options.pop("journal")
-    control = options.pop("control", None)
+    control, records_requests = options.pop("control", None), options.get("record_requests")
     cluster["incarnation_id"] = uuid.UUID(cluster["incarnation_id"])
     try:
         config = replace(parse_config(options), cluster=ClusterConfig(**cluster), disk=UnsyncedDisk(journal))
         server = BrokerServer(config)
+        if records_requests:
+            server.broker.request_log = RequestLog()
         if control is not None:
             ControlSocket(control, broker_handlers(server))
     except (KafkaError, OSError, ValueError) as error:

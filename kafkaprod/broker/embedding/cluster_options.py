@@ -71,6 +71,7 @@ class ClusterOptions:
     tls_files: Sequence[str | os.PathLike[str]] | None
     options: Mapping[str, str | int | bool] | None
     ui: bool | int
+    record_requests: bool
 
     def __post_init__(self) -> None:
         arguments.whole("brokers", self.brokers, 1)
@@ -154,6 +155,7 @@ class ClusterOptions:
             sasl_oauthbearer=self.sasl_oauthbearer,
             tls_files=self.tls_files,
             options=self.options,
+            record_requests=self.record_requests or self.ui is not False,
         ).child_options()
         return {
             "is_immediate": self.detection == "immediate",

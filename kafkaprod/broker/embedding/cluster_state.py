@@ -13,6 +13,7 @@ from kafkaprod.broker.embedding.cluster_changes import ChangeSignal
 from kafkaprod.broker.embedding.cluster_host import ClusterHost
 from kafkaprod.broker.embedding.cluster_processes import ClusterBroker, ClusterProcess
 from kafkaprod.broker.embedding.cluster_view import ClusterView
+from kafkaprod.broker.embedding.inspection import BrokerInspection
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.errors import ConfigError
 
@@ -25,7 +26,7 @@ _SHOWN_TOPICS = 20
 LAST_CHANGES = "last changes of the embedded cluster:"
 
 
-class ClusterState:
+class ClusterState(BrokerInspection):
     """The part of `EmbeddedCluster` that looks and waits. Several threads may wait and take views.
 
     Attributes:
@@ -160,6 +161,12 @@ class ClusterState:
     def last_records(self) -> str:
         """Return the last records of each topic as text, as `EmbeddedBroker.last_records`."""
         return self._arrivals.describe()
+
+    def _ask_each(self, command: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        return {broker.id: broker.tell(command) for broker in self.brokers if broker.is_running}
+
+    def _ask_broker(self, node: int, command: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.broker(node).tell(command)
 
     def history(self) -> list[str]:
         """Return the last changes of the metadata, oldest first."""

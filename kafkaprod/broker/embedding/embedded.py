@@ -25,6 +25,7 @@ from kafkaprod.broker.embedding import arguments
 from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord, ExpectedRecord
 from kafkaprod.broker.embedding.child_process import ChildProcess, EmbeddedBrokerError, start_module
 from kafkaprod.broker.embedding.faults import FaultScript, RemoteFaults
+from kafkaprod.broker.embedding.inspection import BrokerInspection
 from kafkaprod.broker.embedding.temporary import make_temporary, name_temporary, remove_of_owner
 from kafkaprod.broker.embedding.window import Window, checked_port
 from kafkaprod.broker.settings.client_metrics import Push
@@ -52,7 +53,7 @@ _ARGUMENTS = {
 _brokers: weakref.WeakSet[EmbeddedBroker] = weakref.WeakSet()
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(BrokerInspection):
     """See the module docstring. Not thread-safe, except `faults`.
 
     Attributes:
@@ -87,6 +88,7 @@ class EmbeddedBroker:
         max_versions: Mapping[ApiKey, int] | None = None,
         options: Mapping[str, str | int | bool] | None = None,
         ui: bool | int = False,
+        record_requests: bool = False,
     ) -> None:
         """Describe what to run; `start` or a `with` statement runs it.
 
@@ -123,6 +125,7 @@ class EmbeddedBroker:
             options: Further options under Kafka's names, {"message.max.bytes": 2_000_000} say; they count more than
                 the arguments above. An unknown one, or a wrong value, makes `start` raise.
             ui: Show the broker on a page, see `ui_url`: True, or its port.
+            record_requests: Keep what clients ask, for `requests`; a page has it, too.
 
         Raises:
             ConfigError: An argument has a wrong type or value.
@@ -147,6 +150,7 @@ class EmbeddedBroker:
             max_versions=max_versions,
             options=options,
         )
+        self._options["record_requests"] = arguments.flag("record_requests", record_requests) or ui is not False
         self._port = arguments.whole("port", port, 0, 65_535)
         self._owner_pid = os.getpid()
         self._temporary: str | None = None
@@ -193,8 +197,7 @@ class EmbeddedBroker:
     def ui_url(self) -> str:
         """The address of the page that shows the broker, with its secret; `ui` asks that there is one.
 
-        It shows topics, records as they come, groups, transactions and what requests do, and sends a record. The page
-        stays while the broker is killed and started again, and asks nothing of any other machine.
+        The page stays while the broker is killed and started again, and asks nothing of any other machine.
 
         Raises:
             IllegalStateError: There is no page.
@@ -341,6 +344,34 @@ class EmbeddedBroker:
     def last_records(self) -> str:
         """Return the last records of each topic as text, for the report of a failed test."""
         return self._arrivals.describe()
+
+    def create_topic(
+        self, name: str, partitions: int = 1, *, configs: Mapping[str, str | int | bool] | None = None
+    ) -> None:
+        """Make a topic; return when clients can use it.
+
+        Args:
+            name: The topic.
+            partitions: How many.
+            configs: Options of the topic under Kafka's names.
+
+        Raises:
+            EmbeddedBrokerError: There is one of this name, or it cannot be made.
+        """
+        self.command(
+            {
+                "command": "create",
+                "topic": arguments.text("name", name),
+                "partitions": arguments.whole("partitions", partitions, 1, INT32_MAX),
+                "configs": arguments.options(configs or {}, {}, "configs"),
+            }
+        )
+
+    def _ask_each(self, command: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+        return {0: self.command(command)}
+
+    def _ask_broker(self, node: int, command: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.command(command)
 
     def take_client_metrics(self) -> list[Push]:
         """Return what clients have pushed since the last call, oldest first; the last 1,000 pushes are kept.

@@ -24,7 +24,7 @@ def kafkaprod_broker() -> Iterator[EmbeddedBroker]:
     """
     from kafkaprod.broker import EmbeddedBroker
 
-    with EmbeddedBroker(auto_create_topics=True) as broker:
+    with EmbeddedBroker(auto_create_topics=True, record_requests=True) as broker:
         yield broker
 
 
@@ -33,7 +33,7 @@ def kafkaprod_fresh_broker() -> Iterator[EmbeddedBroker]:
     """A broker for one test, which creates the topics that clients request."""
     from kafkaprod.broker import EmbeddedBroker
 
-    with EmbeddedBroker(auto_create_topics=True) as broker:
+    with EmbeddedBroker(auto_create_topics=True, record_requests=True) as broker:
         yield broker
 
 
@@ -45,7 +45,7 @@ def kafkaprod_cluster() -> Iterator[EmbeddedCluster]:
     """
     from kafkaprod.broker import EmbeddedCluster
 
-    with EmbeddedCluster(brokers=3) as cluster:
+    with EmbeddedCluster(brokers=3, record_requests=True) as cluster:
         yield cluster
 
 
@@ -54,7 +54,7 @@ def kafkaprod_fresh_cluster() -> Iterator[EmbeddedCluster]:
     """Three brokers for one test."""
     from kafkaprod.broker import EmbeddedCluster
 
-    with EmbeddedCluster(brokers=3) as cluster:
+    with EmbeddedCluster(brokers=3, record_requests=True) as cluster:
         yield cluster
 
 

@@ -29,7 +29,7 @@ from kafkaprod.broker.calls.request import (
 )
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.leadership import move_leaders, name_leaders
-from kafkaprod.broker.server.fault_parts import call_with_faults, subject_of
+from kafkaprod.broker.server.fault_parts import call_with_faults, note_request, subject_of
 from kafkaprod.broker.server.router import BEFORE_LOGIN, HANDLERS, Handler, call, coordinator_of, refuse
 from kafkaprod.broker.server.session import Session, SessionStage
 from kafkaprod.broker.server.throttling import Throttle, name_wait
@@ -158,6 +158,8 @@ class Dispatcher:
             session.endpoint,
             session.is_peer,
         )
+        if self._broker.request_log is not None and not session.is_peer:
+            note_request(self._broker, request, body_bytes)
         fault, parts = None, None
         if self._broker.faults.are_there and not session.is_peer:
             fault, parts = self._broker.faults.take(subject_of(self._broker, request))

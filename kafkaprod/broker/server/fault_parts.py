@@ -36,6 +36,9 @@ from kafkaprod.protocol.schema import Response
 
 _TRANSACTION_KEYS: Final = 1  # key type of FindCoordinator
 
+_COUNT_AT, _COUNT_END = 57, 61
+"""Where a record batch has the number of its records."""
+
 CallHandler = Callable[[ClientRequest[Any]], Outcome]
 
 
@@ -80,6 +83,30 @@ def subject_of(broker: Broker, request: ClientRequest[Any]) -> Subject:
         ids = [each.transactional_id for each in body.transactions]
     parts = list(_parts(broker, body))
     return Subject(body.api, request.client_id, broker.config.node_id, groups, ids, parts)
+
+
+def note_request(broker: Broker, request: ClientRequest[Any], body_bytes: int) -> None:
+    """Add a request to the log of requests."""
+    log = broker.request_log
+    if log is None:
+        return
+    about, body = subject_of(broker, request), request.body
+    records = 0
+    if body.api is ApiKey.PRODUCE:
+        batches = [each.records for topic in body.topic_data for each in topic.partition_data if each.records]
+        records = sum(int.from_bytes(batch[_COUNT_AT:_COUNT_END], "big") for batch in batches)
+    log.note(
+        broker.clock.wall_ms(),
+        body.api,
+        request.version,
+        request.client_id,
+        request.client_host,
+        body_bytes,
+        about.parts,
+        about.groups,
+        about.transactional_ids,
+        records,
+    )
 
 
 def _parts(broker: Broker, body: Any) -> Iterator[RequestPart]:

@@ -21,6 +21,7 @@ _MOST_ROWS: Final = 1_000
 _MOST_OFFSETS: Final = 500
 _MOST_READERS: Final = 8
 _MOST_FIRED: Final = 100
+_MOST_CHARS: Final = 300
 _QUIET_S: Final = 15.0
 _FAST_PARTITIONS: Final = 16
 """The records of a topic with as many are looked at twice a second, of others once."""
@@ -68,6 +69,8 @@ class Stream:
                 parts += self._groups(view)
             case "transactions" if is_second:
                 parts += self._if_changed("transactions", self._transactions())
+            case "requests":
+                parts += self._if_changed("requests", self._sources.shared("requests", 0.4, self._requests))
             case "faults" if is_second:
                 parts += self._if_changed("faults", self._sources.shared("faults", 0.9, self._faults))
             case _:
@@ -277,6 +280,33 @@ class Stream:
         fired.sort(key=lambda each: (each["time"], each["number"]), reverse=True)
         return {"rules": rules[:_MOST_ROWS], "fired": fired[:_MOST_FIRED]}
 
+    def _requests(self) -> dict[str, Any]:
+        """Return the newest requests, and how many there were by API and client."""
+        rows = [
+            {
+                "node": node,
+                "number": number,
+                "time": at,
+                "api": _api_name(api),
+                "version": version,
+                "client": visible(client_id),
+                "host": host,
+                "about": visible(_about(topics, groups, ids)),
+                "records": records,
+                "bytes": size,
+            }
+            for node, answer in self._sources.ask_all({"command": "requests", "limit": _MOST_FIRED}).items()
+            for number, at, api, version, client_id, host, topics, groups, ids, records, size in answer["requests"]
+        ]
+        rows.sort(key=lambda each: (each["time"], each["number"]), reverse=True)
+        counts: dict[tuple[str, str], int] = {}
+        for answer in self._sources.ask_all({"command": "request_counts"}).values():
+            for api, client, count in answer["counts"]:
+                key = (_api_name(api), visible(client))
+                counts[key] = counts.get(key, 0) + count
+        most = sorted(counts.items(), key=lambda each: -each[1])[:_MOST_FIRED]
+        return {"rows": rows[:_MOST_FIRED], "counts": [[*key, count] for key, count in most]}
+
     def _transactions(self) -> list[dict[str, Any]]:
         return [
             {
@@ -290,6 +320,11 @@ class Stream:
             }
             for each in self._sources.transactions()[:200]
         ]
+
+
+def _about(topics: dict[str, list[int]], groups: list[str], ids: list[str]) -> str:
+    parts = [f"{name} {', '.join(map(str, numbers))}".strip() for name, numbers in list(topics.items())[:_MOST_READERS]]
+    return " · ".join([*parts, *groups, *ids])[:_MOST_CHARS]
 
 
 def _shown_fault(rule: dict[str, Any]) -> str:

@@ -583,6 +583,38 @@ class Faults {
   }
 }
 
+class Requests {
+  query = "view=requests";
+  constructor() {
+    this.root = element("div", {}, element("div", { class: "head" }, text("h1", "", "Requests"), this.facts = text("span", "facts", "")),
+      this.counts = element("div", { class: "bar" }), this.hint = element("div"));
+    [this.card, this.body] = table([["time", "w-time"], ["api", "w-head"], ["client id", "w-key"], ["about", ""], ["records", "num w-small"], ["size", "num w-small"], ["broker", "num w-part"]]);
+    this.root.append(this.card);
+  }
+  on(event, data) {
+    if (event !== "requests" || isPaused) return;
+    this.data = data;
+    this.draw();
+  }
+  draw() {
+    if (!this.data) return;
+    const find = $("find").value.toLowerCase();
+    const wanted = this.data.rows.filter((row) => `${row.api} ${row.client} ${row.about}`.toLowerCase().includes(find));
+    wanted.forEach((row, index) => {
+      const made = this.body.children[index] ?? this.body.appendChild(element("tr"));
+      const [time, title] = when(row.time);
+      setCells(made, [["soft mono", time, title], ["name", `${row.api} v${row.version}`], ["wide", isolated(row.client || "–"), row.host],
+        ["wide", isolated(row.about || "–")], [row.records ? "num" : "num zero drop", row.records ? number(row.records) : "–"], ["num drop", bytes(row.bytes)], ["num drop", row.node]]);
+    });
+    while (this.body.children.length > wanted.length) this.body.lastChild.remove();
+    const total = this.data.counts.reduce((sum, row) => sum + row[2], 0);
+    this.facts.textContent = `${number(total)} since the broker started · the newest ${wanted.length}`;
+    this.counts.replaceChildren(...this.data.counts.slice(0, 16).map(([api, client, count]) => text("span", "pill", `${api} ${client} ${number(count)}`)));
+    this.card.classList.toggle("hidden", !wanted.length);
+    this.hint.replaceChildren(...(this.data.rows.length ? [] : [empty("No client has asked anything yet")]));
+  }
+}
+
 class Brokers {
   query = "view=brokers";
   constructor() {
@@ -604,9 +636,9 @@ class Brokers {
 
 const TABS = [
   ["topics", "Topics", () => state?.topics], ["groups", "Groups", () => state?.groups],
-  ["transactions", "Transactions", () => state?.open, true], ["faults", "Faults", () => state?.faults, true], ["brokers", "Brokers", () => state?.brokers.length],
+  ["transactions", "Transactions", () => state?.open, true], ["requests", "Requests", () => 0], ["faults", "Faults", () => state?.faults, true], ["brokers", "Brokers", () => state?.brokers.length],
 ];
-const SCREENS = { topics: Topics, groups: Groups, transactions: Transactions, faults: Faults, brokers: Brokers, topic: Topic, group: Group };
+const SCREENS = { topics: Topics, groups: Groups, transactions: Transactions, faults: Faults, requests: Requests, brokers: Brokers, topic: Topic, group: Group };
 const TAB_OF = { topic: "topics", group: "groups" };
 
 // -- dialogs ----------------------------------------------------------------------------------------------------------
@@ -666,7 +698,7 @@ function show() {
   const named = name === undefined ? "" : decodeURIComponent(name);
   document.title = "kafkaprod";
   $("find").value = "";
-  $("find").classList.toggle("hidden", view !== "topics" && view !== "groups");
+  $("find").classList.toggle("hidden", !["topics", "groups", "requests"].includes(view));
   screen = new SCREENS[view](named, new URLSearchParams(query));
   screen.view = view;
   $("main").replaceChildren(screen.root);
