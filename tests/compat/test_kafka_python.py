@@ -265,6 +265,25 @@ def test_without_kafka_python_every_error_is_there_with_its_code_and_bases() -> 
     assert len(theirs) >= 157
 
 
+def test_a_tracing_agent_finds_the_partition_of_a_record(servers: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers, value_serializer=str.encode) as producer:
+        assert producer._partition(topic, None, b"k", b"v", b"k", b"v") is None, "the topic is not known yet"
+        future = producer.send(topic, "v", key=b"k")
+        found = producer._partition(topic, None, b"k", "v", b"k", b"v")
+        assert future._produce_future is not None
+        assert future._produce_future.topic_partition == (topic, found) == future.get(10).topic_partition
+        assert producer._partition(topic, 2, None, "v", None, b"v") == 2
+        assert producer._partition(topic, None, None, "v", None, b"v") is None
+        assert producer._serialize(producer.config["value_serializer"], topic, [], "v") == b"v"
+        assert producer._serialize(producer.config["value_serializer"], topic, "v") == b"v"
+
+
+def test_a_tracing_agent_asks_the_partitioner_of_the_program(servers: str, topic: str) -> None:
+    with KafkaProducer(bootstrap_servers=servers, partitioner=lambda key, all_of_them, available: 1) as producer:
+        producer.send(topic, b"v").get(10)
+        assert producer._partition(topic, None, None, b"v", None, b"v") == 1
+
+
 def test_a_tracing_agent_finds_the_controller_after_a_send(servers: str, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=servers)
     producer.send(topic, b"x").get(10)

@@ -27,6 +27,12 @@ class RecordMetadata(NamedTuple):
     serialized_header_size: int
 
 
+class FutureProduceResult(NamedTuple):
+    """What kafka-python's future has as `_produce_future`, of which tracing agents read the partition."""
+
+    topic_partition: TopicPartition
+
+
 class FutureRecordMetadata(Future):
     """The outcome of a record that was sent, or the error that kept it from being queued. Thread-safe.
 
@@ -40,6 +46,14 @@ class FutureRecordMetadata(Future):
         self._header_size = header_size
         if delivery is None:
             super().__init__()
+
+    @property
+    def _produce_future(self) -> FutureProduceResult | None:
+        """The partition, from when the record was queued; None: it was not queued, or waits for its topic."""
+        known = self._delivery
+        if known is None or known.partition < 0:
+            return None
+        return FutureProduceResult(TopicPartition(known.topic, known.partition))
 
     @property
     def is_done(self) -> bool:

@@ -17,6 +17,7 @@ from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalSta
 from kafkaprod.compat.kafka_python.partitioner import adapt
 from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
 from kafkaprod.compat.known_cluster import KnownCluster
+from kafkaprod.structs import partition_of_key
 from kafkaprod.text import plain_text
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))
@@ -74,6 +75,24 @@ class KafkaProducer:
     def _metadata(self) -> KnownCluster:
         """The cluster as it is known now; tracing agents look at its controller."""
         return KnownCluster(self._producer)
+
+    def _serialize(self, serializer: Any, topic: str, *given: Any) -> Any:
+        """Return bytes of `given`: headers and data, in kafka-python 2 the data alone. Tracing agents call it."""
+        headers = given[0] if len(given) > 1 else None
+        return _serialized(serializer, topic, headers or [], given[-1], "value")
+
+    def _partition(
+        self, topic: str, partition: int | None, key: Any, value: Any, key_bytes: Any, value_bytes: Any
+    ) -> int | None:
+        """Return where a record goes; None: it has no key, or its topic is not known. Tracing agents call it."""
+        everywhere = self._metadata.partitions_for_topic(topic)
+        if partition is not None or not everywhere:
+            return partition
+        if self._partitioner is None:
+            return None if key_bytes is None else partition_of_key(bytes(key_bytes), len(everywhere))
+        self._partitioner.note(key, value)
+        available = sorted(self._metadata.available_partitions_for_topic(topic) or ())
+        return self._partitioner.partition(topic, key_bytes, value_bytes, len(everywhere), available)
 
     def _connect(self) -> None:
         """Wait until the cluster can be reached; raise NoBrokersAvailable after the bootstrap timeout."""
