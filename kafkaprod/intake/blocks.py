@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.machine.waking import Waiter
@@ -53,6 +53,20 @@ def _tables() -> ModuleType:
     return tables
 
 
+class GivenPlaces(NamedTuple):
+    """The timestamps and partitions that rows are given.
+
+    Attributes:
+        timestamps_ms, partitions, partition: As for Producer.send_many; partition -1: none for all.
+        now_ms: The timestamp of rows that are given none.
+    """
+
+    timestamps_ms: Any
+    partitions: Any
+    partition: int
+    now_ms: int
+
+
 class Tap(Protocol):
     """Sees the rows of blocks after serializers, before partitions are chosen.
 
@@ -62,7 +76,9 @@ class Tap(Protocol):
 
     is_rehearsal: bool
 
-    def take(self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int) -> None:
+    def take(
+        self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int, given: GivenPlaces
+    ) -> None:
         """Look at the rows of one block."""
         ...
 
@@ -185,8 +201,9 @@ class BlockIntake:
         try:
             for batch in tables.read_batches(data):
                 first, part = result.row_count, None
-                for part in plan.parts(batch, self._clock.wall_ms()):
-                    sent = yield from self._send_part(part, transaction, make_waiter)
+                now_ms = self._clock.wall_ms()
+                for part in plan.parts(batch, now_ms):
+                    sent = yield from self._send_part(part, transaction, make_waiter, now_ms)
                     if not self._is_rehearsal:
                         result.add(part.rows_from(first), part.topic, sent)
                     sent = None
@@ -207,7 +224,7 @@ class BlockIntake:
             raise
         return result
 
-    def _send_part(self, part: Part, transaction: int, make_waiter: MakeWaiter) -> Steps[BlockResult]:
+    def _send_part(self, part: Part, transaction: int, make_waiter: MakeWaiter, now_ms: int) -> Steps[BlockResult]:
         return self._send_block(
             part.topic,
             part.value,
@@ -219,6 +236,7 @@ class BlockIntake:
             None,
             transaction,
             make_waiter,
+            now_ms,
         )
 
     def _send_block(
@@ -233,14 +251,14 @@ class BlockIntake:
         partition: int | None,
         transaction: int,
         make_waiter: MakeWaiter,
+        now_ms: int = -1,
     ) -> Steps[BlockResult]:
         make_result, deadline_ms = _block_result(), self._intake.deadline_ms()  # first: nothing has begun if it fails
         rows = _row_count(value, key, headers, row_count)
-        if self._is_only_shown(topic, value, key, headers, rows):
+        given = GivenPlaces(timestamps_ms, partitions, -1 if partition is None else partition, now_ms)
+        if self._is_only_shown(topic, value, key, headers, rows, given):
             return (yield from self._send_nothing(topic, deadline_ms, make_waiter))
-        seen = self._hooks.on_block(topic, rows)
-        if seen is not None and seen.added:
-            headers = headers.with_every(Headers.from_python(seen.added))
+        seen, headers = self._seen(topic, rows, headers)
         try:
             queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
             if partition is None and self._hooks.partitioner is not None:
@@ -282,9 +300,18 @@ class BlockIntake:
                 result.add_done_callback(partial(self._end_block, seen))
         return result
 
-    def _is_only_shown(self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int) -> bool:
+    def _seen(self, topic: str, rows: int, headers: Headers) -> tuple[RecordBlock | None, Headers]:
+        """Show interceptors the block; return what they saw, and the headers with those that they added."""
+        seen = self._hooks.on_block(topic, rows)
+        if seen is not None and seen.added:
+            headers = headers.with_every(Headers.from_python(seen.added))
+        return seen, headers
+
+    def _is_only_shown(
+        self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int, given: GivenPlaces
+    ) -> bool:
         if self._tap is not None:
-            self._tap.take(topic, value, key, headers, rows)
+            self._tap.take(topic, value, key, headers, rows, given)
         return self._is_rehearsal
 
     def _send_nothing(self, topic: str, deadline_ms: int, make_waiter: MakeWaiter) -> Steps[BlockResult]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import Any, Literal
+
 from kafkaprod._core.columns.columns import Column, Headers
 from kafkaprod._core.columns.row_digest import RowDigest
+from kafkaprod.intake.blocks import GivenPlaces
 
 
 class RowTap:
@@ -30,9 +34,30 @@ class RowTap:
         """The digest of all of them; empty if none is made."""
         return "" if self._digest is None else self._digest.text()
 
-    def take(self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int) -> None:
+    def take(
+        self, topic: str, value: Column, key: Column | None, headers: Headers, rows: int, given: GivenPlaces
+    ) -> None:
         """Look at the rows of one call."""
         self.topics.setdefault(topic)
         self.rows += rows
-        if self._digest is not None:
-            self._digest.add(topic, value, key, headers, rows)
+        if self._digest is None:
+            return
+        timestamps, partitions = _numbers(given.timestamps_ms, "q"), _numbers(given.partitions, "i")
+        if timestamps is not None or partitions is not None or given.partition >= 0:
+            self._digest.add_places(timestamps, partitions, given.now_ms, given.partition, rows)
+        self._digest.add(topic, value, key, headers, rows)
+
+
+def _numbers(source: Any, code: Literal["q", "i"]) -> memoryview | None:
+    """Return a list or an array as a buffer; None where it is something else: who sends the rows refuses it."""
+    if source is None:
+        return None
+    try:
+        if isinstance(source, list | tuple):
+            return memoryview(array(code, source))
+        view = memoryview(source)
+        if view.c_contiguous and view.itemsize == array(code).itemsize and view.format in "ilq":
+            return view.cast("B").cast(code)
+        return memoryview(array(code, view.tolist()))
+    except (BufferError, OverflowError, TypeError, ValueError):
+        return None

@@ -132,6 +132,25 @@ def test_other_rows_under_a_known_id_are_refused(broker: EmbeddedBroker) -> None
     assert broker.records("other-topic") == []
 
 
+def test_given_partitions_and_timestamps_are_compared_and_now_is_not(broker: EmbeddedBroker) -> None:
+    rows = [b"a", b"b"]
+    table: dict[str, Any] = {"value": rows, "at": [1_000, None]}
+    places: list[dict[str, Any]] = [{"partitions": [0, 2]}, {"timestamps_ms": [5, 6]}, {"partition": 1}, {}]
+    others: list[dict[str, Any]] = [{"partitions": [0, 1]}, {"timestamps_ms": [5, 7]}, {"partition": 2}]
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number, options in enumerate(places):
+            assert not producer.send_many("placed", rows, write_id=f"placed-{number}", **options).already_written
+            assert producer.send_many("placed", rows, write_id=f"placed-{number}", **options).already_written
+            for other in others:
+                with pytest.raises(WriteConflictError):
+                    producer.send_many("placed", rows, write_id=f"placed-{number}", **other)
+        for _ in range(2):
+            again = producer.send_table("placed", table, timestamp="at", write_id="placed-table").already_written
+        assert again
+        with pytest.raises(WriteConflictError):
+            producer.send_table("placed", table | {"at": [1_001, None]}, timestamp="at", write_id="placed-table")
+
+
 def test_a_topic_that_was_made_again_is_written_again(broker: EmbeddedBroker) -> None:
     """Brokers delete the offsets of a topic with it, so its mark goes, too."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import final
 
 from kafkaprod._core.columns.columns import Column, Headers
@@ -8,4 +9,12 @@ class RowDigest:
     @property
     def rows(self) -> int: ...
     def add(self, topic: str, value: Column, key: Column | None, headers: Headers, count: int) -> None: ...
+    def add_places(
+        self,
+        timestamps: Sequence[int] | memoryview | None,
+        partitions: Sequence[int] | memoryview | None,
+        now: int,
+        for_all: int,
+        count: int,
+    ) -> None: ...
     def text(self) -> str: ...

@@ -1,8 +1,9 @@
-"""A digest of rows in their order, whatever calls they came in: four CRC-32C streams and the number of rows.
+"""A digest of rows in their order, whatever calls they came in: five CRC-32C streams and the number of rows.
 
     keys, values   the bytes of all of them, one behind the other
     lengths        of key and value of each row, -1 for null: where one ends and the next one begins
     rest           the topic, with the number of the row from which on it counts; headers, with the number of their row
+    places         timestamp and partition of each row that was given one, with the number of the row
 
 Rows that lie one behind the other in memory, as those of columns do, are read as one piece: it takes a quarter less time.
 Rows that differ by mistake have another digest; it is no signature.
@@ -35,6 +36,8 @@ cdef class RowDigest:
     cdef uint32_t _values
     cdef uint32_t _lengths
     cdef uint32_t _rest
+    cdef uint32_t _places
+    cdef bint _has_places
     cdef readonly int64_t rows
     cdef bytes _topic
 
@@ -106,9 +109,37 @@ cdef class RowDigest:
                 self._rest = _numbered(self._rest, self.rows + i, views[j].key, views[j].key_length)
                 self._rest = _numbered(self._rest, self.rows + i, views[j].value, views[j].value_length)
 
+    def add_places(self, const int64_t[::1] timestamps, const int32_t[::1] partitions, int64_t now, int32_t for_all,
+                   Py_ssize_t count):
+        """Take the timestamps and partitions of the rows that `add` takes next.
+
+        Args:
+            timestamps: That of each row; None: no row was given one.
+            partitions: That of each row, negative where none was given; None: all have `for_all`.
+            now: The timestamp of rows that were given none.
+            for_all: The partition of all rows; negative: none was given.
+            count: How many rows.
+
+        Raises: InvalidRecordError: the arrays have another length.
+        """
+        cdef int64_t[3] numbers
+        cdef Py_ssize_t i
+        for length in (count if timestamps is None else timestamps.shape[0],
+                       count if partitions is None else partitions.shape[0]):
+            if length != count:
+                raise InvalidRecordError(f"{length} timestamps or partitions, where {count} are due")
+        for i in range(count):
+            numbers[0] = self.rows + i
+            numbers[1] = -1 if timestamps is None or timestamps[i] == now else timestamps[i]
+            numbers[2] = for_all if partitions is None else partitions[i]
+            if numbers[1] >= 0 or numbers[2] >= 0:
+                self._has_places = True
+                self._places = extend_crc(self._places, <const char *>numbers, sizeof(numbers))
+
     def text(self):
-        """The four streams as 32 hexadecimal digits."""
-        return "".join(f"{stream:08x}" for stream in (self._keys, self._values, self._lengths, self._rest))
+        """The streams as 32 hexadecimal digits, and 8 more if a row was given a timestamp or a partition."""
+        text = "".join(f"{stream:08x}" for stream in (self._keys, self._values, self._lengths, self._rest))
+        return f"{text}{self._places:08x}" if self._has_places else text
 
 
 cdef inline void _add_row(uint32_t *stream, Run *run, const char *data, Py_ssize_t length) noexcept nogil:
