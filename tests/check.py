@@ -127,7 +127,7 @@ OTHER_TESTS = Step(
 )
 SPARK_TESTS = Step("spark tests", (*PYTEST, "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
-SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "200", "--processes", "1"))
+SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "100", "--processes", "1"))
 FAR_LISTS = (
     [INTEGRATION_TESTS],
     [MORE_INTEGRATION_TESTS, DOCUMENTATION_TESTS],
