@@ -72,10 +72,18 @@ def find_batch_from(data: SegmentBytes, position: int, min_offset: int, base_off
 
     If there is one, the log is damaged in the middle; if not, its tail is torn.
     """
+    found = locate_batch_from(data, position, min_offset, base_offset)
+    return None if found is None else found[1]
+
+
+def locate_batch_from(
+    data: SegmentBytes, position: int, min_offset: int, base_offset: int
+) -> tuple[int, BatchHeader] | None:
+    """Return where the batch is that `find_batch_from` finds, and its header."""
     while len(block := bytes(data.at(position, WINDOW_BYTES)[:WINDOW_BYTES])) >= _CANDIDATE_BYTES:
         for match in _CANDIDATE.finditer(block):
             header = whole_batch_at(data, position + match.start(), base_offset)
             if header is not None and header.base_offset >= min_offset:
-                return header
+                return position + match.start(), header
         position += len(block) - _CANDIDATE_BYTES + 1
     return None

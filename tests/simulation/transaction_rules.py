@@ -18,10 +18,10 @@ from kafkaprod.broker.coordinator.saved_groups import SavedGroups
 from kafkaprod.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog
 from kafkaprod.broker.handlers import produce
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL
 from kafkaprod.broker.storage.producers.producer_state import ProducerState
 from kafkaprod.engine.transactions.machine import TransactionMachine
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.internal_records import NOT_TRANSACTIONAL
 from tests.simulation.batch_logs import BatchLog
 from tests.simulation.consumer_rules import CONSUMER_RULES
 from tests.simulation.rules import replaced

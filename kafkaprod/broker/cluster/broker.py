@@ -43,7 +43,6 @@ from kafkaprod.broker.settings.replicated_settings import ReplicatedSettings
 from kafkaprod.broker.settings.scram_store import ScramStore
 from kafkaprod.broker.settings.settings import BROKER_OPTIONS, GROUP_OPTIONS
 from kafkaprod.broker.settings.tokens import Tokens
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.broker.storage.log.log_store import LogEnvironment
 from kafkaprod.broker.storage.log.opening import open_log_dirs
@@ -52,6 +51,7 @@ from kafkaprod.broker.storage.log.segments import OpenHandles
 from kafkaprod.clock import Clock
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.storage.internal_records import KeyValue
 from kafkaprod.structs import TopicPartition
 from kafkaprod.text import address_text
 

@@ -23,7 +23,6 @@ from kafkaprod.broker.metadata.image_records import records_of
 from kafkaprod.broker.metadata.log import MetadataBatch, MetadataSnapshot
 from kafkaprod.broker.metadata.records import decode, encode
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.directory_files import directory_name
@@ -36,6 +35,7 @@ from kafkaprod.clock import Clock
 from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.storage.batch_header import HEADER_BYTES, parse_header
 from kafkaprod.storage.disk import Disk
+from kafkaprod.storage.internal_records import build_batch
 from kafkaprod.structs import TopicPartition
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)

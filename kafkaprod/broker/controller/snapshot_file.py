@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 
 from kafkaprod.broker.metadata.log import MetadataSnapshot
 from kafkaprod.broker.metadata.records import decode, encode
-from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.schema import Struct
 from kafkaprod.storage.batch_checks import valid_batch_at
 from kafkaprod.storage.batch_header import CONTROL, assign_offset, parse_header, seal_header
 from kafkaprod.storage.disk import Disk, read_file, write_at
+from kafkaprod.storage.internal_records import build_batch
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART_SUFFIX: Final = ".part"

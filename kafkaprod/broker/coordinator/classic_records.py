@@ -15,11 +15,11 @@ from typing import Final, cast
 
 from kafkaprod.broker.coordinator.group import Group, GroupState
 from kafkaprod.broker.coordinator.member import GroupConfig, Member
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import BYTES, INT32, INT64, NULLABLE_STRING, STRING, array
 from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Struct, field
+from kafkaprod.storage.internal_records import KeyValue
 
 _KEY_VERSION: Final = 2
 _WRITTEN_VERSION: Final = 3

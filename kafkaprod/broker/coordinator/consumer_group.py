@@ -33,8 +33,8 @@ from kafkaprod.broker.coordinator.consumer_member import (
 )
 from kafkaprod.broker.coordinator.member_timers import MemberTimers
 from kafkaprod.broker.coordinator.regex_subscriptions import MatchTopics, RegexSubscriptions, Topics
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.internal_records import KeyValue
 
 
 class HeartbeatResult(NamedTuple):

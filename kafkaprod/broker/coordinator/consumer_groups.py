@@ -26,9 +26,9 @@ from kafkaprod.broker.coordinator.member import (
 )
 from kafkaprod.broker.coordinator.regex_subscriptions import Topics
 from kafkaprod.broker.coordinator.topic_regex import TopicRegex
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.internal_records import KeyValue
 
 logger = logging.getLogger(__name__)
 

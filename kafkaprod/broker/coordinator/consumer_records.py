@@ -25,7 +25,6 @@ from kafkaprod.broker.coordinator.consumer_member import (
     MemberState,
     TopicIdPartition,
 )
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import (
     BYTES,
@@ -40,6 +39,7 @@ from kafkaprod.protocol.field_types import (
 )
 from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Struct, field
+from kafkaprod.storage.internal_records import KeyValue
 
 _INT16 = struct.Struct(">h")
 _VERSION: Final = 0

@@ -11,12 +11,12 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker, parse_marker
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner, build_batch
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.log_appends import AppendResult
 from kafkaprod.broker.storage.log.segments import ReadResult
 from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.storage.batch_header import HEADER_BYTES, BatchHeader, parse_header
+from kafkaprod.storage.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner, build_batch
 
 _READ_BYTES = 1024 * 1024
 _BATCH_RECORDS = 1000

@@ -19,8 +19,8 @@ from kafkaprod.broker.coordinator.offsets import (
     decode_offset,
     encode_offsets,
 )
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner
 from kafkaprod.broker.storage.producers.producer_state import VerificationToken
+from kafkaprod.storage.internal_records import NOT_TRANSACTIONAL, KeyValue, TransactionOwner
 from kafkaprod.structs import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"

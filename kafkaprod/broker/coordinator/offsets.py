@@ -15,9 +15,9 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.storage.batch_header import NO_PRODUCER_ID
+from kafkaprod.storage.internal_records import KeyValue
 from kafkaprod.structs import TopicPartition
 
 MAX_METADATA_BYTES = 4096  # offset.metadata.max.bytes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkaprod.broker.coordinator import consumer_records
-from kafkaprod.broker.storage.format.internal_records import KeyValue
+from kafkaprod.storage.internal_records import KeyValue
 
 
 class SubscribableTopic(NamedTuple):

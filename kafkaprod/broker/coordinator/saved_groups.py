@@ -12,9 +12,9 @@ from typing import Final
 from kafkaprod.broker.coordinator import classic_records
 from kafkaprod.broker.coordinator.group import Group
 from kafkaprod.broker.coordinator.member import GroupConfig
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.internal_records import KeyValue
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from kafkaprod.broker.coordinator.transaction import (
     TransactionState,
 )
 from kafkaprod.broker.coordinator.transaction_records import decode_transaction, encode_key, encode_transaction
-from kafkaprod.broker.storage.format.internal_records import NOT_TRANSACTIONAL, KeyValue
+from kafkaprod.storage.internal_records import NOT_TRANSACTIONAL, KeyValue
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 

@@ -12,11 +12,11 @@ import struct
 from collections.abc import Iterable
 
 from kafkaprod.broker.coordinator.transaction import Transaction, TransactionState
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.field_types import INT8, INT16, INT32, INT64, STRING, array
 from kafkaprod.protocol.primitives import Reader, Writer
 from kafkaprod.protocol.schema import Struct, field
+from kafkaprod.storage.internal_records import KeyValue
 from kafkaprod.structs import TopicPartition
 
 _KEY_VERSION = 0

@@ -21,7 +21,6 @@ from kafkaprod.broker.calls.request import ClientRequest, CloseConnectionError, 
 from kafkaprod.broker.embedding.commands import Command, CommandError, CommandHandler
 from kafkaprod.broker.server.router import HANDLERS, call
 from kafkaprod.broker.server.server import BrokerServer
-from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.protocol.error_codes import ErrorCode, describe
 from kafkaprod.protocol.messages.create_topics import (
@@ -43,6 +42,7 @@ from kafkaprod.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkaprod.protocol.schema import Request, Response
+from kafkaprod.storage.internal_records import build_batch
 
 _TIMEOUT_S: Final = 30.0
 _PRODUCE_VERSION, _CREATE_VERSION, _DELETE_VERSION = 12, 7, 2

@@ -19,12 +19,12 @@ from kafkaprod.broker.handlers.committed_offsets import are_too_large, check_off
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.handlers.transaction_errors import COORDINATOR_LOST
 from kafkaprod.broker.storage.errors import RecordsRefusedError
-from kafkaprod.broker.storage.format.internal_records import TransactionOwner
 from kafkaprod.broker.storage.producers.producer_state import VerificationToken
 from kafkaprod.errors import BrokerError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kafkaprod.storage.internal_records import TransactionOwner
 from kafkaprod.structs import TopicPartition
 
 API = ApiKey.TXN_OFFSET_COMMIT

@@ -17,6 +17,6 @@ recovery          after a crash: scanning segments, checkpoints, leader epochs
 producers         what a log remembers of each producer id: sequences, epochs, open transactions
 errors            what the log refuses, each with the Kafka error code the client must see
 index             sparse lookups beside a segment: by offset, by time, and aborted transactions
-format            the bytes of the log: control batches, internal records, names of files
+format            the bytes of the log: control batches, names of files
 lru_cache         open handles, bounded
 """

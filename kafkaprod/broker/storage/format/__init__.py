@@ -1,7 +1,6 @@
-"""The bytes of the log: control batches, internal records, files, and the options of a log.
+"""The bytes of the log: control batches, files, and the options of a log.
 
 control_batch     transaction markers: control batches with one record, written by the transaction coordinator
-internal_records  record batches the broker writes for itself: uncompressed, without sequence, keys always set
 log_config        the topic options that the log obeys, under Kafka's names and with Kafka's defaults
 log_files         the names of the files of a partition directory
 records           the records inside a batch

@@ -17,8 +17,8 @@ from kafkaprod.broker.coordinator.group_coordinator import GroupCoordinator
 from kafkaprod.broker.coordinator.member import GroupConfig, JoinAttempt, JoinResult, SyncAttempt, SyncResult
 from kafkaprod.broker.coordinator.saved_groups import MAX_GROUP_BYTES, SavedGroups
 from kafkaprod.broker.storage.errors import LogError
-from kafkaprod.broker.storage.format.internal_records import KeyValue
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.internal_records import KeyValue
 from tests.support.broker.consumer_member import Client, partitions, topics
 
 SESSION_MS = 10_000

@@ -18,12 +18,12 @@ from kafkaprod.broker.coordinator.offsets import (
 )
 from kafkaprod.broker.storage.errors import RecordsRefusedError
 from kafkaprod.broker.storage.format.control_batch import EndTransactionMarker
-from kafkaprod.broker.storage.format.internal_records import TransactionOwner, build_batch
 from kafkaprod.broker.storage.format.records import iterate_records
 from kafkaprod.broker.storage.log.group_commit import each
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import CorruptDataError, IllegalStateError
 from kafkaprod.storage.batch_header import compute_crc, parse_header
+from kafkaprod.storage.internal_records import TransactionOwner, build_batch
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import make_environment, open_log
 

@@ -12,9 +12,9 @@ from kafkaprod.broker.coordinator import internal_log
 from kafkaprod.broker.coordinator.transaction import ProducerIdAndEpoch, Transaction, TransactionState
 from kafkaprod.broker.coordinator.transaction_log import TransactionLog, _java_hash
 from kafkaprod.broker.coordinator.transaction_records import encode_transaction
-from kafkaprod.broker.storage.format.internal_records import build_batch
 from kafkaprod.broker.storage.log.partition_log import PartitionLog
 from kafkaprod.errors import IllegalStateError
+from kafkaprod.storage.internal_records import build_batch
 from kafkaprod.structs import TopicPartition
 from tests.support.broker.fixtures_log import open_log
 

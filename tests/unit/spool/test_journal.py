@@ -1,0 +1,342 @@
+"""The journal of a slot: what is written is found again, and no failure of the disk leaves half an entry."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkaprod.errors import ConfigError, IllegalStateError
+from kafkaprod.spool.entries import FORMAT_VERSION, GRANTED, HELD, Incarnation, sent_batch, store_batch
+from kafkaprod.spool.journal import CONTROL_RESERVE_BYTES, DAMAGED_SUFFIX, Journal
+from kafkaprod.spool.recovery import Recovered, recover
+from kafkaprod.storage.batch_header import parse_header
+from kafkaprod.storage.disk import Disk
+from tests.support.broker.fixtures_log import FaultyDisk, failing, flip_bit, make_batch
+from tests.support.broker.memory_bytes import MemoryBytes
+
+TOPIC_ID = bytes(range(16))
+NO_LIMIT = 1 << 30
+
+
+def open_journal(
+    directory: Path, *, max_bytes: int = NO_LIMIT, segment_bytes: int = NO_LIMIT, disk: Disk | None = None
+) -> Journal:
+    directory.chmod(stat.S_IRWXU)
+    return Journal(str(directory), max_bytes, segment_bytes, disk or FaultyDisk())
+
+
+def batch_of(*values: str) -> bytes:
+    return bytes(make_batch([value.encode() for value in values], producer_id=7, epoch=3, sequence=0))
+
+
+def images(directory: Path) -> dict[int, bytes]:
+    return {int(path.stem): path.read_bytes() for path in directory.glob("*.log")}
+
+
+def recovered(segments: dict[int, bytes]) -> Recovered:
+    return recover({offset: MemoryBytes(data) for offset, data in segments.items()})
+
+
+def ranks(found: Recovered) -> dict[int, list[int]]:
+    """Reference -> the ranks that are left to send, in order."""
+    left: dict[int, list[int]] = {reference: [] for reference in found.state.table}
+    for batch in found.unresolved:
+        left[batch.reference] += range(batch.rank, batch.last_rank + 1)
+    return left
+
+
+def fill(journal: Journal, reference: int) -> tuple[int, OSError]:
+    """Append until nothing more has room; return how many batches had, and the refusal."""
+    for count in range(1000):
+        try:
+            journal.append(reference, batch_of("value"), is_held=True)
+        except OSError as error:
+            return count, error
+    pytest.fail("the journal has no limit")
+
+
+def write_mixed(journal: Journal) -> list[tuple[int, int]]:
+    """Write batches of two partitions with all kinds of control entries; return (reference, rank) of each record."""
+    orders, bills = journal.reference("orders", TOPIC_ID, 0), journal.reference("bills", TOPIC_ID, 5)
+    journal.begin_incarnation(orders, 7, 3)
+    written = []
+    for index in range(6):
+        for reference, values in ((orders, ("a", "b")), (bills, ("c",))):
+            rank = journal.append(reference, batch_of(*values), is_held=reference == bills or index > 3)
+            written += [(reference, rank + delta) for delta in range(len(values))]
+    journal.begin_incarnation(bills, 7, 4)
+    journal.grant([(bills, 0, 0)])
+    journal.resolve({orders: (2, 55)})
+    return [record for record in written if record not in ((orders, 0), (orders, 1))]
+
+
+def test_a_journal_that_is_opened_again_has_what_was_written(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    written = write_mixed(journal)
+    journal.close()
+    again = open_journal(tmp_path)
+    found = again.recovered
+    assert sorted((key, rank) for key, left in ranks(found).items() for rank in left) == sorted(written)
+    orders, bills = found.state.table[0], found.state.table[1]
+    assert (orders.topic, orders.topic_id, orders.partition, orders.next_rank) == ("orders", TOPIC_ID, 0, 12)
+    assert (orders.resolved_rank, orders.last_offset, orders.incarnation) == (2, 55, Incarnation(7, 3, 0))
+    assert orders.grants == ((2, 3), (4, 5), (6, 7))
+    assert (bills.partition, bills.incarnation, bills.grants) == (5, Incarnation(7, 4, 0), ((0, 0),))
+    assert (found.damaged, found.lost, found.unassigned) == (set(), {}, [])
+    assert again.reference("bills", TOPIC_ID, 5) == 1
+    assert again.append(1, batch_of("d"), is_held=True) == 6
+
+
+def test_a_batch_is_sent_with_the_same_bytes_by_every_process(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    journal.begin_incarnation(reference, 7, 3)
+    sealed = batch_of("a", "b")
+    journal.append(reference, sealed, is_held=False)
+    journal.close()
+    again = open_journal(tmp_path)
+    assert again.read(again.recovered.unresolved[0]) == sealed
+
+
+def test_all_header_fields_of_a_stored_batch_are_found_again() -> None:
+    stored = store_batch(batch_of("a", "b"), 2**40, 99, 4, 2**31 + 5, is_held=True)
+    header = parse_header(stored)
+    assert (header.base_offset, header.partition_leader_epoch, header.producer_id) == (2**40, 99, 4)
+    assert (header.producer_epoch, header.base_sequence) == (HELD, 5)
+    sent = parse_header(sent_batch(bytes(stored), 2**31 + 5, Incarnation(7, 3, 5)))
+    assert (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.base_offset) == (7, 3, 0, 0)
+    assert parse_header(store_batch(batch_of("a"), 0, 0, 0, 0, is_held=False)).producer_epoch == GRANTED
+
+
+def test_a_cut_at_every_byte_costs_only_what_was_not_written_completely(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    write_mixed(journal)
+    (data,) = images(tmp_path).values()
+    complete = recovered({0: data})
+    ends = {batch.position + batch.size_bytes: batch for batch in complete.unresolved}
+    for size in range(len(data)):
+        found = recovered({0: data[:size]})
+        whole = {batch[3:] for end, batch in ends.items() if end <= size}
+        assert whole <= {batch[3:] for batch in found.unresolved}, size
+        assert (found.damaged, found.lost, found.unassigned) == (set(), {}, []), size
+        assert found.valid_bytes[0] <= size
+
+
+def test_a_journal_that_was_cut_goes_on(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    for value in "abc":
+        journal.append(reference, batch_of(value), is_held=True)
+    journal.close()
+    (data,) = images(tmp_path).values()
+    for size in range(len(data) - len(batch_of("c")), len(data)):
+        for path in tmp_path.glob("*.log"):
+            path.unlink()
+        (tmp_path / f"{0:020d}.log").write_bytes(data[:size])
+        again = open_journal(tmp_path)
+        assert ranks(again.recovered) == {0: [0, 1]}
+        assert again.append(reference, batch_of("d"), is_held=True) == 2
+        again.close()
+        found = recovered(images(tmp_path))
+        assert (ranks(found), found.damaged, found.lost) == ({0: [0, 1, 2]}, set(), {})
+
+
+def spoiled(data: bytes) -> dict[str, bytes]:
+    """Every byte of a segment inverted in one bit, and holes of zeros."""
+    found = {f"bit {bit}": flip_bit(data, bit) for bit in range(3, len(data) * 8, 8)}
+    for start in range(0, len(data), 31):
+        found[f"hole at {start}"] = data[:start] + bytes(min(97, len(data) - start)) + data[start + 97 :]
+    return found
+
+
+def test_damage_anywhere_is_counted_to_the_record(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, segment_bytes=600)
+    written = write_mixed(journal)
+    files = images(tmp_path)
+    assert len(files) > 2
+    newest = max(files)
+    for offset, data in files.items():
+        for what, changed in spoiled(data).items():
+            if changed == data:
+                continue
+            found = recovered({**files, offset: changed})
+            left = ranks(found)
+            assert all(order == sorted(set(order)) for order in left.values()), (offset, what)
+            missing = len(written) - sum(map(len, left.values()))
+            if offset != newest:  # its last entries have nothing behind them that would count them
+                assert missing == sum(found.lost.values()), (offset, what)
+                assert not found.unassigned
+                assert found.damaged, (offset, what)
+
+
+def test_a_segment_that_is_missing_is_counted(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, segment_bytes=300)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    for value in "abcdefghij":
+        journal.append(reference, batch_of(value, value), is_held=True)
+    files = images(tmp_path)
+    gone = sorted(files)[1]
+    there = sum(batch.segment == gone for batch in recovered(files).unresolved)
+    found = recovered({offset: data for offset, data in files.items() if offset != gone})
+    assert there > 0
+    assert found.lost == {reference: 2 * there}
+
+
+def test_a_removed_segment_that_comes_back_is_not_sent_again(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, segment_bytes=200)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    for value in "abcd":
+        journal.append(reference, batch_of(value), is_held=True)
+    before = images(tmp_path)
+    journal.resolve({reference: (3, 2)})
+    after = images(tmp_path)
+    assert set(before) - set(after)
+    found = recovered({**before, **after})
+    assert (ranks(found), found.lost) == ({reference: [3]}, {})
+
+
+def test_a_full_disk_at_every_byte_leaves_no_half_entry(tmp_path: Path) -> None:
+    for capacity in range(0, 1500, 7):
+        directory = tmp_path / str(capacity)
+        directory.mkdir()
+        disk = FaultyDisk(bytes_per_write=50)
+        journal = open_journal(directory, disk=disk, segment_bytes=500)
+        reference = journal.reference("orders", TOPIC_ID, 0)
+        disk.capacity = capacity
+        count, refusal = fill(journal, reference)
+        assert refusal.errno == errno.ENOSPC
+        assert ranks(recovered(images(directory)))[reference] == list(range(count))
+        disk.capacity = None
+        assert journal.append(reference, batch_of("more"), is_held=True) == count
+        found = recovered(images(directory))
+        assert (ranks(found)[reference], found.damaged, found.lost) == (list(range(count + 1)), set(), {})
+        journal.close()
+
+
+def test_progress_is_recorded_when_batches_find_no_room(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, max_bytes=CONTROL_RESERVE_BYTES + 900, segment_bytes=300)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    count, refusal = fill(journal, reference)
+    assert refusal.errno == errno.ENOSPC
+    assert "at most 66436 bytes" in str(refusal)
+    assert count
+    journal.resolve({reference: (count, 0)})
+    assert journal.append(reference, batch_of("b"), is_held=True) == count
+
+
+def test_a_sync_that_fails_is_never_repeated(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    journal = open_journal(tmp_path, disk=disk)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    disk.fail = failing("fdatasync")
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.sync()
+    disk.fail = None
+    for call in (journal.sync, lambda: journal.append(reference, batch_of("a"), is_held=True)):
+        with pytest.raises(OSError, match="has failed before"):
+            call()
+
+
+def test_a_segment_is_removed_only_after_the_sync_of_what_resolved_it(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    journal = open_journal(tmp_path, disk=disk, segment_bytes=200)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    for value in "abcd":
+        journal.append(reference, batch_of(value), is_held=True)
+    before = set(images(tmp_path))
+    disk.fail = failing("fdatasync", after=0)
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.resolve({reference: (4, 3)})
+    assert set(images(tmp_path)) >= before
+
+
+def test_a_damaged_segment_is_kept_aside(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    for value in "abc":
+        journal.append(reference, batch_of(value), is_held=True)
+    journal.close()
+    path = tmp_path / f"{0:020d}.log"
+    middle = recovered(images(tmp_path)).unresolved[1]
+    path.write_bytes(flip_bit(path.read_bytes(), (middle.position + 62) * 8))
+    again = open_journal(tmp_path)
+    assert (again.recovered.lost, again.recovered.damaged) == ({reference: 1}, {0})
+    again.resolve({reference: (3, 2)})
+    assert not path.exists()
+    assert path.with_name(path.name + DAMAGED_SUFFIX).exists()
+
+
+def test_records_of_a_partition_that_is_not_known_any_more_go_to_no_other(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    journal.append(reference, batch_of("a", "b"), is_held=True)
+    journal.close()
+    path = tmp_path / f"{0:020d}.log"
+    position = path.read_bytes().index(b"orders")
+    path.write_bytes(flip_bit(path.read_bytes(), position * 8))
+    again = open_journal(tmp_path)
+    assert sum(header.record_count for _, _, header in again.recovered.unassigned) == 2
+    assert again.reference("bills", TOPIC_ID, 0) != reference
+    found = recovered(images(tmp_path))
+    assert (found.unresolved, len(found.unassigned)) == ([], 1)
+
+
+def test_a_slot_has_one_producer(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    with pytest.raises(ConfigError, match="in use by another producer"):
+        open_journal(tmp_path)
+    journal.close()
+    open_journal(tmp_path)
+
+
+def test_the_journal_of_a_newer_release_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkaprod.spool.entries.FORMAT_VERSION", FORMAT_VERSION + 1)
+    journal = open_journal(tmp_path)
+    journal.close()
+    monkeypatch.undo()
+    before = images(tmp_path)
+    with pytest.raises(ConfigError, match=f"format {FORMAT_VERSION + 1}"):
+        open_journal(tmp_path)
+    assert images(tmp_path) == before
+
+
+def test_a_batch_inside_a_record_is_not_taken_for_an_entry(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    reference = journal.reference("orders", TOPIC_ID, 0)
+    inner = store_batch(batch_of("x"), 1000, 12345, reference, 50, is_held=True)
+    journal.append(reference, bytes(make_batch([bytes(inner), b"end" * 30])), is_held=True)
+    (data,) = images(tmp_path).values()
+    found = recovered({0: data[:-10]})
+    assert (ranks(found), found.damaged) == ({reference: []}, set())
+
+
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [
+        (lambda journal: journal.append(1, batch_of("a"), is_held=False), "no producer id"),
+        (lambda journal: journal.grant([(0, 10, 10)]), "11 is next"),
+        (lambda journal: journal.append(0, batch_of("a"), is_held=False), "10 batches may have been sent"),
+        (lambda journal: journal.begin_incarnation(0, 8, 0), "not resolved"),
+        (lambda journal: journal.resolve({0: (13, 0)}), "has 11 records"),
+        (lambda journal: journal.resolve({0: (0, 0)}), "up to 1"),
+    ],
+)
+def test_what_could_lose_or_double_a_record_is_refused(
+    tmp_path: Path, act: Callable[[Journal], object], why: str
+) -> None:
+    journal = open_journal(tmp_path)
+    orders, _ = journal.reference("orders", TOPIC_ID, 0), journal.reference("orders", TOPIC_ID, 1)
+    journal.begin_incarnation(orders, 7, 3)
+    for _ in range(10):
+        journal.append(orders, batch_of("a"), is_held=False)
+    journal.resolve({orders: (1, 0)})
+    journal.append(orders, batch_of("a"), is_held=False)
+    size = os.path.getsize(tmp_path / f"{0:020d}.log")
+    with pytest.raises(IllegalStateError, match=why):
+        act(journal)
+    assert os.path.getsize(tmp_path / f"{0:020d}.log") == size
