@@ -18,7 +18,7 @@ from kafkaprod.broker.embedding.control_socket import ControlSocket
 from kafkaprod.broker.embedding.window import LOOPBACK, Window, checked_port
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
-from kafkaprod.broker.server.process import prepare_process
+from kafkaprod.broker.server.process import ENDS, prepare_process, stop_on_signals
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.settings.broker_options import with_options
@@ -145,8 +145,7 @@ def _serve(options: argparse.Namespace, data_dir: str) -> int:
     keep_calm(logging.getLogger("kafkaprod"))
     prepare_process()
     server = BrokerServer(config)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.stop())
+    stop_on_signals(server.stop, (*ENDS, signal.SIGINT))
     host, port = next(iter(server.bound.values()))
     client_host, client_port = server.broker.endpoint
     fate = " (removed at the end; --data-dir keeps it)" if options.data_dir is None else ""

@@ -29,6 +29,7 @@ ALLOWED = {
     "handle_error": "socketserver calls it",
     "hook_directories": "PyInstaller calls it",
     "log_message": "http.server calls it",
+    "pytest_runtest_call": "pytest calls it",
     "pytest_runtest_makereport": "pytest calls it",
     "pytest_runtest_teardown": "pytest calls it",
     "refused_release_count": "counts a bug of the engine; every stress test looks at it",

@@ -21,6 +21,8 @@ ExpectedRecord = bytes | str | None | tuple[bytes | str | None, bytes | str | No
 _LOOK_S: Final = 0.01
 _SHOWN_RECORDS: Final = 10
 _SHOWN_BYTES: Final = 120
+_SHOWN_HEADERS: Final = 8
+_SHOWN_TOPICS: Final = 20
 
 
 class ArrivedRecord(NamedTuple):
@@ -56,6 +58,7 @@ class Arrivals:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._noted: dict[str, int] = {}
 
     def records(self, topic: str, at_least: int, timeout: float) -> list[ArrivedRecord]:
         """Return a topic's records by partition and offset, when there are at least `at_least`.
@@ -104,13 +107,30 @@ class Arrivals:
                     found.setdefault(int(number), []).extend(each for each in records if each.offset >= position)
         return has_more, len(shown) >= count
 
-    def check(self, topic: str, expected: Sequence[ExpectedRecord], timeout: float) -> list[ArrivedRecord]:
+    def check(
+        self, topic: str, expected: Sequence[ExpectedRecord], timeout: float, settle: float = 0.0
+    ) -> list[ArrivedRecord]:
         """Wait for as many records as are expected; return them if they are those and no others, in any order.
+
+        With `settle` it looks again after so many seconds: what is sent too often, or late, is noticed.
 
         Raises:
             MissingRecordsError: They are others, or fewer after `timeout` seconds, or more.
         """
         wanted = [_pair(each) for each in expected]
+        records = self._checked(topic, wanted, expected, timeout)
+        if settle > 0:
+            time.sleep(settle)
+            records = self._checked(topic, wanted, expected, timeout)
+        return records
+
+    def _checked(
+        self,
+        topic: str,
+        wanted: Sequence[tuple[bytes | None, bytes | None]],
+        expected: Sequence[ExpectedRecord],
+        timeout: float,
+    ) -> list[ArrivedRecord]:
         records = self.records(topic, len(wanted), timeout)
         keyed = [isinstance(each, tuple) for each in expected]
         if any(keyed) and not all(keyed):
@@ -132,26 +152,56 @@ class Arrivals:
         failure.add_note("\n".join([*lines, f"other topics: {others or 'none'}"]))
         return failure
 
+    def note_topics(self) -> None:
+        """Note how far the topics are written now: a test begins, whose report shows what is written from here on."""
+        self._noted = {name: _written(rows) for name, rows in self._overview().items()}
+
     def describe(self) -> str:
-        """Return the last records of each topic as text, for the report of a failed test."""
-        lines = [line for name in self._topics() for line in self._described(name)]
+        """Return the last records of the topics as text, for the report of a failed test.
+
+        They are those that were written since `note_topics`, twenty at most.
+        """
+        topics = self._overview()
+        changed = [name for name, rows in sorted(topics.items()) if self._noted.get(name) != _written(rows)]
+        shown = changed[:_SHOWN_TOPICS]
+        lines = [line for name in shown for line in self._described(name, topics[name])]
+        left = len(topics) - len(shown)
+        if left and topics:
+            why = "were not written to since the test began" if len(changed) == len(shown) else "are left out"
+            lines.append(f"{counted(left, 'other topic')} {why}")
         return "\n".join(lines or ["the broker has no topics"])
 
     def _topics(self) -> list[str]:
         return sorted({name for answer in self._ask({"command": "topics"}) for name in answer["topics"]})
 
-    def _described(self, topic: str) -> list[str]:
-        records = self.records(topic, 0, 0)
-        shown = records[-_SHOWN_RECORDS:]
-        partitions = Counter(record.partition for record in records)
-        counts = ", ".join(f"{number}: {count}" for number, count in sorted(partitions.items()))
-        title = f"{topic}: {counted(len(records), 'record')}" + (f" (partition {counts})" if records else "")
+    def _overview(self) -> dict[str, list[Sequence[int]]]:
+        """Return the partitions that a broker leads, by topic: number, log start, last stable offset, and further."""
+        topics: dict[str, list[Sequence[int]]] = {}
+        for answer in self._ask({"command": "overview"}):
+            for name, is_internal, rows in answer["topics"]:
+                if not is_internal:
+                    topics.setdefault(name, []).extend(rows)
+        return topics
+
+    def _described(self, topic: str, rows: Sequence[Sequence[int]] | None = None) -> list[str]:
+        """Describe a topic by its ends: the broker sends no more than what is shown."""
+        counts = {row[0]: row[2] - row[1] for row in (self._overview().get(topic, []) if rows is None else rows)}
+        total = sum(counts.values())
+        parts = ", ".join(f"{number}: {count}" for number, count in sorted(counts.items()) if count)
+        found = [
+            _record(int(number), row[:5])
+            for answer in self._ask({"command": "newest", "topic": topic, "count": _SHOWN_RECORDS, "is_cut": False})
+            for number, page in answer["partitions"].items()
+            for row in page["records"]
+        ]
+        shown = sorted(found, key=lambda record: (record.partition, record.offset))[-_SHOWN_RECORDS:]
+        title = f"{topic}: {counted(total, 'record')}" + (f" (partition {parts})" if parts else "")
         lines = [
             f"  {record.partition}:{record.offset} key={_short(record.key)} value={_short(record.value)}"
-            + (f" headers={record.headers!r}" if record.headers else "")
+            + (f" headers={_short_headers(record.headers)}" if record.headers else "")
             for record in shown
         ]
-        return [title, *(["  ..."] if len(shown) < len(records) else []), *lines]
+        return [title, *(["  ..."] if len(shown) < total else []), *lines]
 
 
 def _record(partition: int, page: Sequence[Any]) -> ArrivedRecord:
@@ -177,6 +227,16 @@ def _short(data: bytes | None) -> str:
     return (
         repr(data) if data is None or len(data) <= _SHOWN_BYTES else f"{data[:_SHOWN_BYTES]!r}... ({len(data)} bytes)"
     )
+
+
+def _short_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    shown = [f"({name[:_SHOWN_BYTES]!r}, {_short(value)})" for name, value in headers[:_SHOWN_HEADERS]]
+    rest = f" and {len(headers) - len(shown)} more" if len(headers) > len(shown) else ""
+    return f"[{', '.join(shown)}]{rest}"
+
+
+def _written(rows: Sequence[Sequence[int]]) -> int:
+    return sum(row[4] for row in rows)
 
 
 def _listed(pairs: Sequence[tuple[bytes | None, bytes | None]]) -> str:

@@ -38,7 +38,7 @@ from kafkaprod.broker.embedding.log_search import searching_handlers
 from kafkaprod.broker.embedding.own_requests import own_handlers
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
-from kafkaprod.broker.server.process import prepare_process
+from kafkaprod.broker.server.process import prepare_process, stop_on_signals
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.server.tls import server_context
 from kafkaprod.broker.settings.broker_options import with_options
@@ -79,7 +79,7 @@ def main() -> int:
     except (OSError, ValueError) as error:
         lines.reply(number, {"error": f"{type(error).__name__}: {error}"})
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    stop_on_signals(server.stop)
     host, port = next(iter(server.bound.values()))
     listeners = {name: address_text(place.host, place.port) for name, place in server.bound.items()}
     lines.reply(number, {"host": host, "port": port, "listeners": listeners})

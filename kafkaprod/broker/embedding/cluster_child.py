@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import uuid
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from kafkaprod.broker.embedding.cluster_changes import send_signal
 from kafkaprod.broker.embedding.commands import Command, CommandHandler
 from kafkaprod.broker.embedding.control_socket import ControlSocket
 from kafkaprod.broker.metadata.records import RECORD_TYPES
-from kafkaprod.broker.server.process import prepare_process
+from kafkaprod.broker.server.process import prepare_process, stop_on_signals
 from kafkaprod.broker.server.router import announced_versions
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.broker.settings.broker_options import with_options
@@ -81,7 +80,7 @@ def run_broker(options: Command, sock: socket.socket) -> int:
     except (KafkaError, OSError, ValueError) as error:
         channel.say({"error": f"{type(error).__name__}: {error}"})
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: server.shut_down())
+    stop_on_signals(server.shut_down)
     channel.say({"listeners": {name: address_text(place.host, place.port) for name, place in server.bound.items()}})
     channel.obey(_broker_handlers(server), server.stop)
     return 0 if server.run() else 1
@@ -113,7 +112,7 @@ def run_controller(options: Command, sock: socket.socket) -> int:
     except (KafkaError, OSError, ValueError) as error:
         channel.say({"error": f"{type(error).__name__}: {error}"})
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: process.stop())
+    stop_on_signals(process.stop)
     channel.say({})
     channel.obey(_controller_handlers(process), process.stop)
     process.run()

@@ -154,13 +154,11 @@ class ClusterState(BrokerInspection):
         """Return the records of a topic from the logs of the leaders, as `EmbeddedBroker.records`."""
         return self._arrivals.records(topic, at_least, timeout)
 
-    def check_records(self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0) -> list[ArrivedRecord]:
+    def check_records(
+        self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0, settle: float = 0.0
+    ) -> list[ArrivedRecord]:
         """Assert that a topic has these records and no others, as `EmbeddedBroker.check_records`."""
-        return self._arrivals.check(topic, expected, timeout)
-
-    def last_records(self) -> str:
-        """Return the last records of each topic as text, as `EmbeddedBroker.last_records`."""
-        return self._arrivals.describe()
+        return self._arrivals.check(topic, expected, timeout, settle)
 
     def _ask_each(self, command: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
         return {broker.id: broker.tell(command) for broker in self.brokers if broker.is_running}

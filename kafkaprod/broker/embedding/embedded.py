@@ -328,22 +328,21 @@ class EmbeddedBroker(BrokerInspection):
         """
         return self._arrivals.records(topic, at_least, timeout)
 
-    def check_records(self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0) -> list[ArrivedRecord]:
+    def check_records(
+        self, topic: str, *expected: ExpectedRecord, timeout: float = 5.0, settle: float = 0.0
+    ) -> list[ArrivedRecord]:
         """Assert that a topic has these records and no others, in any order; return them as `records` does.
 
         Args:
             topic: Its name.
             expected: The value of each, or pairs of its key and value. Text stands for its UTF-8 bytes.
             timeout: How long to wait for as many, in seconds.
+            settle: Look again after so many seconds: `check_records("t", settle=0.5)` asserts that nothing is sent.
 
         Raises:
             MissingRecordsError: An AssertionError: there are fewer, more or others; its note shows what there is.
         """
-        return self._arrivals.check(topic, expected, timeout)
-
-    def last_records(self) -> str:
-        """Return the last records of each topic as text, for the report of a failed test."""
-        return self._arrivals.describe()
+        return self._arrivals.check(topic, expected, timeout, settle)
 
     def create_topic(
         self, name: str, partitions: int = 1, *, configs: Mapping[str, str | int | bool] | None = None

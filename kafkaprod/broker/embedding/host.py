@@ -34,6 +34,7 @@ from kafkaprod.broker.embedding.patience import Patience
 from kafkaprod.broker.listeners import bind_error, listeners_text, parse_listeners
 from kafkaprod.broker.peers.rules import CONTROLLER
 from kafkaprod.broker.server.calm_log import keep_calm
+from kafkaprod.broker.server.process import stop_on_signals
 
 logger = logging.getLogger(__name__)
 
@@ -383,7 +384,7 @@ def main() -> int:
     except OSError as error:
         lines.reply(number, {"error": str(error)})
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: host.on_terminated())
+    stop_on_signals(host.on_terminated)
     signal.signal(signal.SIGUSR1, lambda *_: host.on_parent_ended(parent_pid))
     end_with_parent(parent_pid, signal.SIGUSR1)  # a forked child of the test may keep stdin open
     prepare_to_fork()

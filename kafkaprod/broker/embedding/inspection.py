@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.broker.embedding import arguments
-from kafkaprod.broker.embedding.arrivals import ArrivedRecord
+from kafkaprod.broker.embedding.arrivals import Arrivals, ArrivedRecord
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
@@ -106,6 +106,16 @@ class SeenTransaction(NamedTuple):
 
 class BrokerInspection(ABC):
     """See the module docstring."""
+
+    _arrivals: Arrivals
+
+    def note_topics(self) -> None:
+        """Let `last_records` show from now on only topics that are written to; the fixtures do so before each test."""
+        self._arrivals.note_topics()
+
+    def last_records(self) -> str:
+        """Return the last records of each topic as text, for the report of a failed test."""
+        return self._arrivals.describe()
 
     @abstractmethod
     def _ask_each(self, command: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:

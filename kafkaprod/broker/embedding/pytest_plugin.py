@@ -6,6 +6,7 @@ The report of a test that failed shows the last records of its broker, or of its
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,17 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     for used_one in (broker, cluster):
         if used_one is not None and _is_ours(used_one):
             used_one.restore()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Note what the brokers have before a test: its report shows what was written since."""
+    for value in getattr(item, "funcargs", {}).values():
+        if _is_ours(value) and value.is_running:
+            from kafkaprod.broker.embedding.embedded import EmbeddedBrokerError
+
+            with contextlib.suppress(EmbeddedBrokerError):
+                value.note_topics()
 
 
 @pytest.hookimpl(hookwrapper=True)

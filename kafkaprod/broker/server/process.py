@@ -8,8 +8,10 @@ import fcntl
 import gc
 import os
 import resource
+import signal
 import time
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -17,6 +19,8 @@ _LARGE_BYTES = 4 * 1024 * 1024
 _LONG_COLLECTION_S = 0.02
 _YOUNG_OBJECTS = 10_000  # about 1 MB, and a millisecond
 _TABLE_DESCRIPTORS = 1024
+ENDS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What ends a process from outside: also a terminal that is closed, and its Ctrl-\\."""
 _DESCRIPTOR_LIMITS = (262_144, 65_536, 24_576, 10_240)
 
 
@@ -29,6 +33,13 @@ def prepare_process() -> None:
     grow_descriptor_table()
     give_back_large_blocks()
     keep_collections_short()
+
+
+def stop_on_signals(stop: Callable[[], None], numbers: Sequence[signal.Signals] = ENDS) -> None:
+    """Have signals stop the process cleanly; one that is ignored, as SIGHUP by nohup, stays so."""
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: stop())
 
 
 def raise_descriptor_limit() -> None:

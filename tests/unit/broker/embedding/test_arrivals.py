@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -175,3 +177,51 @@ def test_the_report_of_a_failed_test_shows_the_records(pytester: pytest.Pytester
     result = pytester.runpytest_subprocess("-p", "kafkaprod.broker.embedding.pytest_plugin", "-p", "no:cacheprovider")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*last records of kafkaprod_fresh_broker*", "orders: 1 record*", "*value=b'one'*"])
+
+
+def test_a_record_that_comes_too_late_is_noticed_by_looking_again(broker: EmbeddedBroker) -> None:
+    broker.create_topic("settled")
+    broker.send("settled", "1")
+    late = threading.Timer(0.1, lambda: broker.send("settled", "1"))
+    late.start()
+    with pytest.raises(MissingRecordsError, match="not expected"):
+        broker.check_records("settled", "1", settle=0.5)
+    late.join()
+    assert broker.check_records("never-made", settle=0.01) == []
+    assert len(broker.check_records("settled", "1", "1", settle=0.01)) == 2
+
+
+def test_a_report_shows_topics_that_were_written_and_short_headers(broker: EmbeddedBroker) -> None:
+    for name in ("before", "since"):
+        broker.create_topic(name, 2)
+        broker.send(name, "x")
+    broker.note_topics()
+    for number in range(30):
+        broker.send("since", f"{number}", headers=[("h", b"y" * 3_000)] * 20, partition=1)
+    text = broker.last_records()
+    assert "since: 31 records (partition 0: 1, 1: 30)\n  ...\n" in text
+    assert "1:29 key=None value=b'29' headers=[('h', b'yyy" in text
+    assert "1:19 " not in text
+    assert "(3000 bytes)), " in text
+    assert "and 12 more" in text
+    assert "before" not in text
+    assert "since the test began" in text
+    assert len(text) < 20_000
+
+
+def test_a_report_reads_what_it_shows(broker: EmbeddedBroker, producer: Producer) -> None:
+    producer.send_many("many", [b"x" * 1_000] * 3_000, partition=0).wait()
+    asked = []
+    command = broker.command
+
+    def count(wanted: Any, timeout_s: float = 30.0) -> dict[str, Any]:
+        answer = command(wanted, timeout_s)
+        asked.append(len(json.dumps(answer)))
+        return answer
+
+    broker.command = count  # type: ignore[method-assign, assignment]
+    try:
+        broker.last_records()
+    finally:
+        del broker.command
+    assert sum(asked) < 1_000_000

@@ -47,8 +47,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("what", [_BROKER, _CLUSTER], ids=["broker", "cluster"])
 @pytest.mark.parametrize(
     ("number", "to_group"),
-    [(signal.SIGTERM, False), (signal.SIGKILL, False), (signal.SIGTERM, True)],
-    ids=["SIGTERM", "SIGKILL", "SIGTERM to all"],
+    [(signal.SIGTERM, False), (signal.SIGKILL, False), (signal.SIGTERM, True), (signal.SIGHUP, True)],
+    ids=["SIGTERM", "SIGKILL", "SIGTERM to all", "SIGHUP to all"],
 )
 def test_nothing_outlives_a_program_that_a_signal_ends(what: str, number: signal.Signals, to_group: bool) -> None:
     program = subprocess.Popen([sys.executable, "-c", what + _WAIT], stdout=subprocess.PIPE, start_new_session=True)
