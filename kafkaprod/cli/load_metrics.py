@@ -16,14 +16,22 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.manifest import Position
 from kafkaprod.loader.progress import ProgressLines, Quiet, make_progress
+from kafkaprod.text import printable
 
 FILE_EVERY_S: Final = 5.0
+LOOPBACK: Final = "127.0.0.1"
 
 
 def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add = parser.add_argument_group("metrics of the load").add_argument
     add("--metrics-port", type=int, metavar="PORT", help="serve them to Prometheus while the load runs")
+    add(
+        "--metrics-host",
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help=f"where --metrics-port listens; default {LOOPBACK}, this machine alone; 0.0.0.0: all networks",
+    )
     add("--metrics-file", metavar="FILE", help="write them every 5 s and at the end, for node_exporter: NAME.prom")
 
 
@@ -54,7 +62,9 @@ def progress_of(
     if options.engine == "local":
         reporters = [*producer_options.get("metric_reporters", ()), PrometheusReporter(registry)]
         producer_options["metric_reporters"] = reporters
-    return MeteredProgress(shown, registry, options.topic, options.metrics_port, options.metrics_file)
+    return MeteredProgress(
+        shown, registry, options.topic, options.metrics_port, options.metrics_file, options.metrics_host
+    )
 
 
 class MeteredProgress(Quiet):
@@ -66,12 +76,15 @@ class MeteredProgress(Quiet):
         topic: A label of all of them.
         port: Where they are served; None: nowhere.
         file: Where they are written; None: nowhere.
+        host: The address that the port listens at.
 
     Raises:
         ConfigError: The port is not free, or the file cannot be written.
     """
 
-    def __init__(self, shown: Quiet, registry: Any, topic: str, port: int | None, file: str | None) -> None:
+    def __init__(
+        self, shown: Quiet, registry: Any, topic: str, port: int | None, file: str | None, host: str = LOOPBACK
+    ) -> None:
         from prometheus_client import Counter, Gauge, start_http_server
 
         def counter(name: str, text: str) -> Any:
@@ -94,9 +107,10 @@ class MeteredProgress(Quiet):
         try:
             self._write()
             if port is not None:
-                self._server, self._thread = start_http_server(port, registry=registry)
+                self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except (OSError, OverflowError) as error:
-            place = f"--metrics-port {port}" if file is None or os.path.exists(file) else f"--metrics-file {file}"
+            port_at = f"--metrics-port {port}" + ("" if host == LOOPBACK else f" --metrics-host {printable(host)}")
+            place = port_at if file is None or os.path.exists(file) else f"--metrics-file {file}"
             raise ConfigError(f"{place} cannot be used: {error}") from error
 
     def on_block(self, record_count: int, byte_count: int, position: Position) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -70,6 +71,8 @@ def test_the_port_serves_load_and_producer_while_it_runs(rig: LoadRig, lines: Pa
                 seen = values(answer.read().decode(), rig.topic)
         assert 0 < seen["kafkaprod_load_records_total"] < 2000
         assert 0 < seen["kafkaprod_load_done_ratio"] <= 1
+        with pytest.raises(OSError), socket.create_connection(("127.0.0.2", port), timeout=10):
+            pass  # 0.0.0.0 would accept it
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
@@ -81,6 +84,9 @@ def test_what_cannot_be_used_is_refused_before_anything_is_sent(rig: LoadRig, li
     done = rig.run("--metrics-port", taken, str(lines))
     assert done.code == 2
     assert f"--metrics-port {taken} cannot be used: " in done.err
+    done = rig.run("--metrics-port", "9400", "--metrics-host", "no such host", str(lines))
+    assert done.code == 2
+    assert "--metrics-port 9400 --metrics-host no such host cannot be used: " in done.err
     missing = tmp_path / "missing" / "load.prom"
     done = rig.run("--metrics-file", str(missing), str(lines))
     assert done.code == 2
