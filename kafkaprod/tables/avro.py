@@ -90,7 +90,11 @@ class AvroEncoder:
             try:
                 row |= batch.to_pylist([index], place, place + 1)[0]
             except (OverflowError, UnicodeDecodeError) as error:
-                what = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "a time beyond year 9999"
+                what = (
+                    "text that is not UTF-8"
+                    if isinstance(error, UnicodeDecodeError)
+                    else "a time that Python cannot hold"
+                )
                 raise SerializationError(
                     f"does not fit the Avro schema: field {batch.fields[index].name!r} holds {what}: {error}"
                 ) from error

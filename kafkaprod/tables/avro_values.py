@@ -6,7 +6,7 @@
 | float, double | numbers in range; integers only if they are exact there |
 | boolean, string, bytes, fixed, enum | that kind alone; fixed by its size, an enum by its symbols |
 | decimal | decimals of the schema's precision and scale |
-| date, times, timestamps | those of Python, and integers; a timestamp without a zone is taken for UTC |
+| date, times, timestamps | those of Python with no more digits than the type has, and integers; without a zone: UTC |
 | uuid | 16 bytes, or text |
 | record | a value for each field without a default, and no other |
 | union | the first branch that takes the value; double before float |
@@ -114,6 +114,8 @@ class AvroValues:
 
     def _plain_of(self, schema: Mapping[str, Any], logical: str, value: Any, path: str) -> Any:
         """Return what stands for a value of a logical type."""
+        if isinstance(value, datetime.datetime | datetime.time):
+            _check_digits(logical, value, path)
         if logical in ("bytes-decimal", "fixed-decimal") and isinstance(value, decimal.Decimal):
             _check_decimal(schema, value, path)
         elif logical.startswith("long-timestamp-") and isinstance(value, datetime.datetime) and value.tzinfo is None:
@@ -176,6 +178,15 @@ def _check_decimal(schema: Mapping[str, Any], value: decimal.Decimal, path: str)
     precision, scale = schema["precision"], schema.get("scale", 0)
     if not value.is_finite() or value.adjusted() + 1 + scale > precision:
         raise _unfit(value, f"decimal({precision}, {scale})", path)
+
+
+def _check_digits(logical: str, value: datetime.datetime | datetime.time, path: str) -> None:
+    """Refuse a time that its type would cut; a pandas Timestamp has nanoseconds beside its microseconds."""
+    kind = logical.partition("-")[2]
+    nanoseconds = value.microsecond * 1000 + getattr(value, "nanosecond", 0)
+    most_digits = {"millis": 1_000_000, "micros": 1000}.get(kind.rpartition("-")[2], 1)
+    if nanoseconds % most_digits:
+        raise UnfitError(f"field {path!r}: {_shown(value)} has more digits than {kind}: round it, or use a finer type")
 
 
 def _unfit(value: Any, kind: str, path: str) -> UnfitError:

@@ -39,7 +39,7 @@ BUDGETS: Final = {
     "broker/storage": 4200,
     "broker/window": 950,
     "cli": 3870,
-    "compat": 3290,
+    "compat": 3330,
     "compression": 360,
     "config": 3040,
     "engine": 4960,

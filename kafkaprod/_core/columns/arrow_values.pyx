@@ -144,7 +144,7 @@ cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) no
 cdef object python_value(const ArrowNode *node, Field field, int64_t i):
     """Row i as a Python object.
 
-    Raises OverflowError for a time that datetime cannot hold, UnicodeDecodeError for a text that is not UTF-8.
+    Raises OverflowError for a time that datetime cannot hold (its range, nanoseconds), UnicodeDecodeError for a text that is not UTF-8.
     """
     cdef const char *data = NULL
     cdef Py_ssize_t size
@@ -217,6 +217,8 @@ cdef object _time_value(const ArrowNode *node, Field field, int64_t place):
         return (EPOCH + datetime.timedelta(days=number)).date()
     if node.kind == DATE64:
         return (EPOCH + datetime.timedelta(milliseconds=number)).date()
+    if node.units_per_second > 1_000_000 and number % (node.units_per_second // 1_000_000):
+        raise OverflowError(f"{number} ns are no whole microseconds")
     moment = EPOCH + datetime.timedelta(microseconds=number * 1_000_000 // node.units_per_second)
     if node.kind == TIME32 or node.kind == TIME64:
         return moment.time()

@@ -23,6 +23,10 @@ D = decimal.Decimal
 DATE = {"type": "int", "logicalType": "date"}
 UUID = {"type": "string", "logicalType": "uuid"}
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+LOCAL_MILLIS = {"type": "long", "logicalType": "local-timestamp-millis"}
+TIME_MILLIS = {"type": "int", "logicalType": "time-millis"}
+TIME_MICROS = {"type": "long", "logicalType": "time-micros"}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "F", "size": 2}
@@ -77,6 +81,12 @@ UNFIT: list[tuple[Any, pa.Array]] = [
     (MONEY, pa.array([D("100")])),
     (MONEY, pa.array([D("0.123")])),
     (DATE, pa.array([datetime.datetime(2024, 1, 1, 5)])),
+    (MILLIS, pa.array([1_500_001], pa.timestamp("us"))),
+    (MILLIS, pa.array([1_500_001], pa.timestamp("us", "UTC"))),
+    (MICROS, pa.array([1_500_001], pa.timestamp("ns", "UTC"))),
+    (LOCAL_MILLIS, pa.array([1_500_001], pa.timestamp("us"))),
+    (TIME_MILLIS, pa.array([1_500_001], pa.time64("us"))),
+    (TIME_MICROS, pa.array([1_500_001], pa.time64("ns"))),
     ({"type": "array", "items": "int"}, pa.array([[1, 2**31]])),
     ({"type": "map", "values": "int"}, pa.array([[("k", 2**31)]], pa.map_(pa.string(), pa.int64()))),
 ]
@@ -105,6 +115,9 @@ FIT: list[tuple[Any, pa.Array, Any]] = [
     (UUID, pa.array([str(uuid.UUID(int=7))]), uuid.UUID(int=7)),
     (MONEY, pa.array([D("12.3")]), D("12.30")),
     (ENUM, pa.array(["B"]), "B"),
+    (MILLIS, pa.array([1_500_000], pa.timestamp("us")), datetime.datetime(1970, 1, 1, 0, 0, 1, 500_000, datetime.UTC)),
+    (MICROS, pa.array([1_500_000], pa.timestamp("ns")), datetime.datetime(1970, 1, 1, 0, 0, 0, 1500, datetime.UTC)),
+    (TIME_MILLIS, pa.array([1_500_000], pa.time64("us")), datetime.time(0, 0, 1, 500_000)),
     (MILLIS, pa.array([1500], pa.timestamp("ms")), datetime.datetime(1970, 1, 1, 0, 0, 1, 500_000, datetime.UTC)),
 ]
 
@@ -164,5 +177,5 @@ def test_text_that_is_not_utf8_is_an_error(kind: pa.DataType) -> None:
 
 def test_time_beyond_the_year_9999_is_an_error_with_row_and_field() -> None:
     times = pa.array([0, 253_402_300_800_000_000], pa.timestamp("us"))
-    with pytest.raises(SerializationError, match=r"row 1 .* field 'a' holds a time beyond year 9999"):
+    with pytest.raises(SerializationError, match=r"row 1 .* field 'a' holds a time that Python cannot hold"):
         encode({"type": "long", "logicalType": "timestamp-millis"}, times)
