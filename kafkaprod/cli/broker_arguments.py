@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
 
+from kafkaprod.broker.settings.absent_options import is_absent, with_advice
+from kafkaprod.config.properties import read_properties
 from kafkaprod.errors import ConfigError
 
+_PREFIX: Final = "KAFKA_"
+_NO_OPTIONS: Final = frozenset(
+    {
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_HOME",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    }
+)
+"""Variables of Kafka's scripts and images that set no option of a broker."""
 _OPTION_HELP = (
     "an option of Kafka's brokers, group.min.session.timeout.ms=1000 say; counts more than the flags; repeatable"
 )
+
+_FILE_HELP = "options of a Kafka broker's server.properties; what this broker does not have is left out and named"
+_ENVIRONMENT_HELP = "options of variables as Kafka's images take: KAFKA_NUM_PARTITIONS; they count more than the file"
 
 _UI_HELP = "show topics, records, groups and transactions on a page of this machine; its address is printed"
 
@@ -21,16 +48,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tls-client-ca", metavar="FILE", help="clients must have a certificate of these authorities")
     add("--sasl-users", metavar="FILE", help="clients must log in: lines of USER:PASSWORD")
     add("--ui", nargs="?", type=int, const=0, metavar="PORT", help=_UI_HELP)
+    add("--properties", metavar="FILE", help=_FILE_HELP)
+    add("--kafka-environment", action="store_true", help=_ENVIRONMENT_HELP)
     add("-o", "--option", action="append", default=[], metavar="NAME=VALUE", help=_OPTION_HELP)
 
 
 def kafka_options(options: argparse.Namespace) -> dict[str, str]:
-    """Return the options of Kafka's brokers.
+    """Return the options of Kafka's brokers: of the file, of the environment, of the flags; the later count more.
+
+    A file and an environment are made for another broker: what this one does not have is left out, with a line on
+    stderr. A flag is meant for this broker, so the same name there is refused when the options are applied.
 
     Raises:
-        ConfigError: One is not NAME=VALUE.
+        ConfigError: One is not NAME=VALUE, or the file cannot be read.
     """
-    return dict(map(_parse_option, options.option))
+    elsewhere = {} if options.properties is None else read_properties(options.properties)
+    if options.kafka_environment:
+        elsewhere |= environment_options(os.environ)
+    absent = sorted(filter(is_absent, elsewhere))
+    if absent:
+        print(f"left out, as this broker does not have them: {', '.join(map(with_advice, absent))}", file=sys.stderr)
+    kept = {name: value for name, value in elsewhere.items() if not is_absent(name)}
+    return {**kept, **dict(map(_parse_option, options.option))}
+
+
+def environment_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the options in variables, by the rule of Apache Kafka's image: `_` is `.`, `__` is `_`, `___` is `-`."""
+    found = {}
+    for variable, value in environment.items():
+        if variable.startswith(_PREFIX) and variable not in _NO_OPTIONS:
+            dotted = variable.removeprefix(_PREFIX).lower().replace("_", ".")
+            found[dotted.replace("...", "-").replace("..", "_")] = value
+    return found
 
 
 def tls_files(options: argparse.Namespace) -> tuple[str, ...] | None:

@@ -4,6 +4,7 @@ authorized_operations  the bit sets of authorized operations (KIP-430), for clie
 acl_search             many filters over many ACLs, each entry found once
 acls                   access control: who may do what to which resource, decided as Kafka's StandardAuthorizer does
 broker_options         the broker's options under Kafka's names: given at the start, or set by clients while it runs
+absent_options         options of Apache Kafka's brokers that this one does not have, and what to use in their place
 client_metrics         metrics that clients push (KIP-714)
 networks               networks as hosts of ACLs
 prefixes               prefixes of names, found in steps that do not grow with how many there are

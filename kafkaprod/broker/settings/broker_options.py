@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kafkaprod.broker.config import MAX_PARTITIONS_OF_TOPIC, BrokerConfig
 from kafkaprod.broker.coordinator.consumer_group_config import MIGRATION_POLICIES
+from kafkaprod.broker.settings import absent_options
 from kafkaprod.broker.settings.option_types import (
     TYPE_BOOLEAN,
     TYPE_DOUBLE,
@@ -222,7 +223,7 @@ def known_option(name: str) -> BrokerOption:
     """Return what an option is. Raises ConfigError: there is no such one."""
     known = option_of(name)
     if known is None:
-        raise ConfigError(f"Unknown broker config name: {name}")
+        raise ConfigError(absent_options.refusal([name]))
     return known
 
 
@@ -230,7 +231,7 @@ def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConf
     """Return the configuration changed by options under Kafka's names.
 
     Raises:
-        ConfigError: An option is unknown, or its value is of the wrong type or out of bounds.
+        ConfigError: Options are unknown, or values are of the wrong type or out of bounds; names all of them.
     """
     changed = _with_options(config, options)
     if any(name.startswith("group.consumer.") for name in options):
@@ -239,8 +240,7 @@ def with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConf
 
 
 def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerConfig:
-    for name, text in options.items():
-        check_option(name, text)
+    _check_all(options)
     node_id, broker_id = options.get("node.id"), options.get("broker.id")
     if node_id is not None and broker_id is not None and int(node_id) != int(broker_id):
         raise ConfigError(f"node.id={node_id} and broker.id={broker_id} must be the same: they are two names of one id")
@@ -257,6 +257,19 @@ def _with_options(config: BrokerConfig, options: Mapping[str, str]) -> BrokerCon
     # What the configuration keeps elsewhere and must not be shown is not kept here.
     kept = {name: text for name, text in options.items() if known_option(name).option.kind != TYPE_PASSWORD}
     return replace(config, options={**config.options, **kept})
+
+
+def _check_all(options: Mapping[str, str]) -> None:
+    """Raise one ConfigError that names all that is wrong: a list of options is put right at once."""
+    absent = [name for name in options if option_of(name) is None]
+    wrong = [absent_options.refusal(absent)] if absent else []
+    for name in (name for name in options if name not in absent):
+        try:
+            check_option(name, options[name])
+        except ConfigError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigError("; ".join(wrong))
 
 
 def describe(config: BrokerConfig) -> dict[str, str]:

@@ -43,3 +43,33 @@ def test_users_are_lines_of_a_file(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(ConfigError, match="names no user"):
         broker_arguments.users(parsed("--sasl-users", str(file)))
+
+
+def test_options_of_a_file_and_of_the_environment_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nlog.retention.hours=2\nlog.dirs=/tmp/kraft-combined-logs\nno.such=1\n")
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "4")
+    monkeypatch.setenv("KAFKA_MESSAGE_MAX_BYTES", "5")
+    monkeypatch.setenv("KAFKA_SSL_KEYSTORE_PASSWORD", "canary")
+    monkeypatch.setenv("KAFKA_HEAP_OPTS", "-Xmx1g")
+    words = ("--properties", str(file), "--kafka-environment", "-o", "message.max.bytes=6")
+    assert broker_arguments.kafka_options(parsed(*words)) == {
+        "num.partitions": "4",
+        "log.retention.hours": "2",
+        "no.such": "1",  # refused when it is applied
+        "message.max.bytes": "6",
+    }
+    said = capsys.readouterr().err
+    assert "log.dirs (use data_dir= and log_dirs=, or --data-dir and --log-dir)" in said
+    assert "ssl.keystore.password (use tls_files=, or --tls-cert and --tls-key)" in said
+    assert "canary" not in said
+    assert broker_arguments.kafka_options(parsed()) == {}
+
+
+def test_variables_are_options_by_the_rule_of_kafkas_image() -> None:
+    found = broker_arguments.environment_options(
+        {"KAFKA_A_B": "1", "KAFKA_C__D___E": "2", "HOME": "3", "KAFKA_HOME": "4"}
+    )
+    assert found == {"a.b": "1", "c_d-e": "2"}

@@ -10,7 +10,8 @@ import pytest
 
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.handlers import config_resources
-from kafkaprod.broker.settings.broker_options import with_options
+from kafkaprod.broker.settings.absent_options import is_absent
+from kafkaprod.broker.settings.broker_options import OPTIONS, with_options
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import alter_configs, describe_configs, list_config_resources
@@ -224,6 +225,32 @@ def test_options_at_the_start_have_kafkas_names() -> None:
 def test_wrong_options_at_the_start_are_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         with_options(CONFIG, {name: value})
+
+
+def test_all_refused_options_are_in_one_message() -> None:
+    options = {
+        "num.partitions": "many",
+        "no.such": "1",
+        "nor.this": "1",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.internal.ssl.keystore.location": "k",
+        "zookeeper.set.acl": "true",
+        "socket.send.buffer.bytes": "1",
+    }
+    with pytest.raises(ConfigError) as caught:
+        with_options(CONFIG, options)
+    said = str(caught.value)
+    assert said.startswith(
+        "Unknown broker config names: no.such, nor.this; options of Apache Kafka that this broker does"
+    )
+    assert "sasl.enabled.mechanisms (use sasl_users= or --sasl-users), " in said
+    assert "listener.name.internal.ssl.keystore.location (use tls_files=, or --tls-cert and --tls-key), " in said
+    assert "zookeeper.set.acl (Kafka 4.4 does not have it either), socket.send.buffer.bytes; " in said
+    assert "num.partitions" in said
+
+
+def test_no_option_is_both_absent_and_there() -> None:
+    assert [name for name in OPTIONS if is_absent(name)] == []
 
 
 def test_the_two_names_of_the_node_id_must_agree() -> None:
