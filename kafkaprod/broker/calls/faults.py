@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -54,6 +54,7 @@ class FaultKind(Enum):
     """What goes wrong; see `embedding.faults`."""
 
     REPLY_WITH = "reply_with"
+    REPLY_AFTER_HANDLING = "reply_after_handling"
     MOVE_LEADER = "move_leader"
     CLOSE = "close"
     DROP_REPLY = "drop_reply"
@@ -61,13 +62,14 @@ class FaultKind(Enum):
     HALF_FRAME = "half_frame"
     DELAY = "delay"
     THROTTLE = "throttle"
+    HOLD = "hold"
 
 
-_OF_PARTS: Final = (FaultKind.REPLY_WITH, FaultKind.MOVE_LEADER)
+_OF_PARTS: Final = (FaultKind.REPLY_WITH, FaultKind.REPLY_AFTER_HANDLING, FaultKind.MOVE_LEADER)
 
 
 class Fault(NamedTuple):
-    """A fault and its number: an error code or ms, 0 where there is none."""
+    """A fault and its number: an error code, ms, the rule of what is held; 0 where there is none."""
 
     kind: FaultKind
     value: int = 0
@@ -196,6 +198,7 @@ class Faults:
         self._rules: list[_Rule] = []  # guarded by _lock, as all that follows
         self._fired: dict[ApiKey, int] = {}
         self._last_fired: deque[dict[str, Any]] = deque(maxlen=_MOST_FIRED)
+        self._held: dict[int, list[Callable[[], None]]] = {}  # by the number of a rule that holds requests
         self._rule_number = 0
         self._fired_number = 0
 
@@ -220,18 +223,37 @@ class Faults:
         with self._lock:
             self._rule_number += 1
             number = self._rule_number
+            if fault.kind is FaultKind.HOLD:
+                fault = Fault(FaultKind.HOLD, number)
+                self._held[number] = []
             self._rules.append(_Rule(number, api, fault, times, rate, random.Random(seed), selection, after, note))
             return number
 
     def clear(self) -> None:
-        """Forget all rules."""
+        """Forget all rules; what they hold is handled."""
         with self._lock:
             self._rules.clear()
+            held = [each for calls in self._held.values() for each in calls]
+            self._held.clear()
+        for go_on in held:
+            go_on()
 
     def remove(self, number: int) -> None:
-        """Forget a rule, if it is there."""
+        """Forget a rule, if it is there; what it holds is handled."""
         with self._lock:
             self._rules = [rule for rule in self._rules if rule.number != number]
+            held = self._held.pop(number, [])
+        for go_on in held:
+            go_on()
+
+    def hold(self, number: int, go_on: Callable[[], None]) -> None:
+        """Have a call made when a rule that holds requests is removed: at once if it is no longer there."""
+        with self._lock:
+            held = self._held.get(number)
+            if held is not None:
+                held.append(go_on)
+        if held is None:
+            go_on()
 
     def describe(self) -> list[dict[str, Any]]:
         """Return all rules as plain values, in their order."""

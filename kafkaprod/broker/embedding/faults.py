@@ -4,6 +4,8 @@
     faults.on(ApiKey.FETCH, delay(200), rate=0.1, seed=7)
 
     reply_with(error)      not handled; every part of the request is answered with the error
+    reply_with(error, applied=True)  handled; every part is answered with the error in place of what came of it
+    hold()                 waits until `rule.release()`, and is handled then
     move_leader()          the leader epoch of the request's partitions grows; NOT_LEADER_OR_FOLLOWER (produce, fetch),
                            with the new leader in versions that have a place for it (KIP-951)
     close()                not handled; the connection is closed
@@ -37,16 +39,25 @@ from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.structs import INT32_MAX
 
 
-def reply_with(error_code: int | str) -> Fault:
-    """Answer every part of the request with an error; nothing is done.
+def reply_with(error_code: int | str, *, applied: bool = False) -> Fault:
+    """Answer every part of the request with an error.
 
     Args:
         error_code: A member of ErrorCode, its number or its name.
+        applied: The request is done before, as by brokers that answer REQUEST_TIMED_OUT. False: nothing is done.
 
     Raises:
-        ConfigError: It is another value.
+        ConfigError: An argument has a wrong type or value.
     """
-    return Fault(FaultKind.REPLY_WITH, arguments.error_code(error_code))
+    if not isinstance(applied, bool):
+        raise ConfigError(f"applied={applied!r} is not True or False")
+    kind = FaultKind.REPLY_AFTER_HANDLING if applied else FaultKind.REPLY_WITH
+    return Fault(kind, arguments.error_code(error_code))
+
+
+def hold() -> Fault:
+    """Let requests wait until `FaultRule.release`, or until the rule is removed; they are handled then."""
+    return Fault(FaultKind.HOLD)
 
 
 def move_leader() -> Fault:
@@ -165,8 +176,12 @@ class FaultRule:
                 )
             time.sleep(_LOOK_S)
 
+    def release(self) -> None:
+        """Have the requests handled that `hold()` keeps, and forget the rule."""
+        self.remove()
+
     def remove(self) -> None:
-        """Forget the rule."""
+        """Forget the rule; what it holds is handled."""
         for node, number in self.number.items():
             self._scripts[node].command({"command": "remove_rule", "rule": number})
 

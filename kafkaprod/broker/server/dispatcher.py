@@ -166,6 +166,16 @@ class Dispatcher:
         if not session.is_peer and not self._throttle.is_off:
             self._throttle.limit(request)
         exchange = _Exchange(session, received, HANDLERS[received.api], request, fault, parts, body_bytes=body_bytes)
+        if fault is not None and fault.kind is FaultKind.HOLD:
+            self._broker.faults.hold(fault.value, lambda: self._loop.post(lambda: self._begin(exchange)))
+        else:
+            self._begin(exchange)
+
+    def _begin(self, exchange: _Exchange) -> None:
+        """Do what a fault wants in place of the request, or have the request handled on the thread of its lane."""
+        if exchange.session.is_closed:  # while a fault held it
+            return
+        fault, body_bytes = exchange.fault, exchange.body_bytes
         if fault is not None and self._replace(exchange, fault):
             return
         if exchange.handler.LANE is Lane.DATA:
@@ -173,7 +183,7 @@ class Dispatcher:
         else:
             self._loop.submit_control(
                 lambda: self._handle(exchange, lambda ready: self._pass_on(exchange, ready)),
-                may_be_long=body_bytes > _SHORT_BODY_BYTES or received.api in _SHOW_ALL,
+                may_be_long=body_bytes > _SHORT_BODY_BYTES or exchange.handler.API in _SHOW_ALL,
             )
 
     def _replace(self, exchange: _Exchange, fault: Fault) -> bool:
@@ -247,6 +257,8 @@ class Dispatcher:
         exchange.session.in_progress_bytes = 0
         if exchange.has_fault(FaultKind.DROP_REPLY):
             return
+        if exchange.fault is not None and exchange.has_fault(FaultKind.REPLY_AFTER_HANDLING):
+            ready = self._refused_after(exchange, ready, exchange.fault.value)
         if exchange.has_fault(FaultKind.CLOSE_AFTER_HANDLING):
             self._loop.close_session(exchange.session)
         elif exchange.fault is not None and exchange.has_fault(FaultKind.DELAY):
@@ -255,6 +267,14 @@ class Dispatcher:
             self._loop.call_after(_REFUSED_LOGIN_DELAY_MS, lambda: self._respond(exchange, ready))
         else:
             self._respond(exchange, ready)
+
+    def _refused_after(self, exchange: _Exchange, ready: Ready, error_code: int) -> Ready:
+        """Return the error in place of an answer; what is no answer stays."""
+        if not isinstance(ready, Response | FileResponse):
+            return ready
+        response = refuse(exchange.request, error_code)
+        name_leaders(self._broker, response, exchange.request.version, exchange.session.endpoint)
+        return response
 
     def _respond(self, exchange: _Exchange, ready: Ready) -> None:
         """Queue the answer and send what the socket takes of it."""

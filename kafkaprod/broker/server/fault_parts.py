@@ -7,6 +7,8 @@
                                                                 not created
     AddPartitionsToTxn                                          nothing is added: OPERATION_NOT_ATTEMPTED for the others
 
+A fault that is answered after the handling lets the handler have its parts, and changes the answer. Requests that only
+read are the same with and without.
 With acks=0 there is no answer: the connection is closed, as with topics that ACLs refuse.
 """
 
@@ -66,6 +68,9 @@ _SPLIT: Final[Mapping[ApiKey, _Fields]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _Fields("topics", partition="partition", result_partition="partition"),
     ApiKey.CREATE_TOPICS: _Fields("topics", partitions=""),
 }
+
+
+_READING: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH})
 
 
 def subject_of(broker: Broker, request: ClientRequest[Any]) -> Subject:
@@ -148,18 +153,30 @@ def call_with_faults(
     Raises:
         CloseConnectionError: A part of an acks=0 request is hit.
     """
+    outcome: Outcome
     codes = {part: _code_of(fault) for part, fault in hit.items()}
     api = request.body.api
+    applied = {} if api in _READING else {part: codes[part] for part, fault in hit.items() if _is_applied(fault)}
     if api is ApiKey.ADD_PARTITIONS_TO_TXN:
-        return _refuse_adding(request, codes)
+        if len(applied) < len(hit):
+            return _refuse_adding(request, codes)
+        return _changed_later(handle(request), lambda ready: _change_adding(ready, codes))
     fields = _SPLIT.get(api)
     if fields is None:
         return _changed_later(
             handle(_without_topics(broker, request, codes)), lambda ready: _change(broker, ready, request, codes)
         )
+    if applied:
+        before = {part: fault for part, fault in hit.items() if part not in applied}
+        outcome = call_with_faults(broker, request, before, handle) if before else handle(request)
+        _, answers = _split(broker, request, {}, applied, fields)
+        if request.body.api is ApiKey.PRODUCE and request.body.acks == 0:
+            raise CloseConnectionError("a fault hits a part of an acks=0 request")
+        assert answers is not None  # each part that is hit is one of the request
+        return _changed_later(outcome, lambda ready: _replace_parts(broker, ready, answers, applied, fields))
     rest, refused = _split(broker, request, hit, codes, fields)
     if rest is None:
-        outcome: Outcome = NoResponse.NO_RESPONSE if refused is None else refused
+        outcome = NoResponse.NO_RESPONSE if refused is None else refused
     else:
         outcome = handle(rest)
     if api is ApiKey.PRODUCE and request.body.acks == 0:
@@ -167,6 +184,10 @@ def call_with_faults(
     if rest is None or refused is None:
         return outcome
     return _changed_later(outcome, lambda ready: _merge(ready, refused, fields))
+
+
+def _is_applied(fault: Fault) -> bool:
+    return fault.kind is FaultKind.REPLY_AFTER_HANDLING
 
 
 def _code_of(fault: Fault) -> int:
@@ -243,6 +264,26 @@ def _merge(ready: Ready, refused: Response, fields: _Fields) -> Ready:
     return ready
 
 
+def _replace_parts(
+    broker: Broker, ready: Ready, answers: Response, applied: Mapping[RequestPart, int], fields: _Fields
+) -> Ready:
+    """Put errors in place of what the handler answers for some parts."""
+    if not isinstance(ready, Response):
+        return ready
+    kept: list[Any] = []
+    for topic in getattr(ready, fields.results):
+        name = _name_of(broker, topic)
+        if not fields.partitions:
+            kept += [] if (name, None) in applied else [topic]
+            continue
+        partitions = getattr(topic, fields.result_partitions)
+        left = [each for each in partitions if (name, getattr(each, fields.result_partition)) not in applied]
+        setattr(topic, fields.result_partitions, left)
+        kept += [topic] if left else []
+    setattr(ready, fields.results, kept)
+    return _merge(ready, answers, fields)
+
+
 def _merged(response: Response, further: Response, fields: _Fields) -> Response:
     """Add the topics of an answer to another one; those that are there get the further partitions behind theirs."""
     topics = getattr(response, fields.results)
@@ -265,13 +306,19 @@ def _refuse_adding(request: ClientRequest[Any], codes: Mapping[RequestPart, int]
     response: Any = refuse(request, ErrorCode.OPERATION_NOT_ATTEMPTED)
     if hasattr(response, "error_code"):
         response.error_code = ErrorCode.NONE
+    refused: Response = _change_adding(response, codes)  # type: ignore[assignment]
+    return refused
+
+
+def _change_adding(ready: Ready, codes: Mapping[RequestPart, int]) -> Ready:
+    """Put errors into the answer to AddPartitionsToTxn."""
+    response: Any = ready
     found = [response.results_by_topic_v3_and_below, *(each.topic_results for each in response.results_by_transaction)]
     for topics in found:
         for topic in topics:
             for each in topic.results_by_partition:
                 each.partition_error_code = codes.get((topic.name, each.partition_index), each.partition_error_code)
-    refused: Response = response
-    return refused
+    return ready
 
 
 def _without_topics(

@@ -328,8 +328,11 @@ def _about(topics: dict[str, list[int]], groups: list[str], ids: list[str]) -> s
 
 
 def _shown_fault(rule: dict[str, Any]) -> str:
-    if rule["kind"] == "reply_with":
-        return f"reply_with({describe(rule['value']).name})"
+    if rule["kind"] in ("reply_with", "reply_after_handling"):
+        is_applied = rule["kind"] == "reply_after_handling"
+        return f"reply_with({describe(rule['value']).name}{', applied=True' if is_applied else ''})"
+    if rule["kind"] == "hold":
+        return "hold()"
     return f"{rule['kind']}({rule['value'] or ''})"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaprod.broker.calls.faults import Fault, Faults, FaultVerdict, RequestPart, Selection, Subject
-from kafkaprod.broker.embedding.faults import close, delay, drop_reply, reply_with
+from kafkaprod.broker.embedding.faults import close, delay, drop_reply, hold, reply_with
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
 
@@ -38,6 +38,22 @@ def test_cleared_rules_hit_nothing() -> None:
     faults.on(ApiKey.FETCH, close())
     faults.clear()
     assert faults.take(Subject(ApiKey.FETCH)) == FaultVerdict()
+
+
+def test_what_is_held_goes_on_once_when_its_rule_is_removed() -> None:
+    faults = Faults()
+    number = faults.on(ApiKey.FETCH, hold())
+    taken = faults.take(Subject(ApiKey.FETCH)).fault
+    assert taken == Fault(hold().kind, number)
+    gone_on: list[int] = []
+    faults.hold(number, lambda: gone_on.append(1))
+    faults.hold(number, lambda: gone_on.append(2))
+    assert gone_on == []
+    faults.remove(number)
+    assert gone_on == [1, 2]
+    faults.hold(number, lambda: gone_on.append(3))  # taken just before the rule was removed
+    faults.clear()
+    assert gone_on == [1, 2, 3]
 
 
 def test_rules_for_parts_take_those_that_no_earlier_rule_has() -> None:

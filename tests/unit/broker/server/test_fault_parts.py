@@ -11,7 +11,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker, EmbeddedCluster
-from kafkaprod.broker.embedding.faults import close, delay, move_leader, reply_with
+from kafkaprod.broker.embedding.faults import close, delay, hold, move_leader, reply_with
 from kafkaprod.errors import ConfigError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.messages import RESPONSES
@@ -133,6 +133,68 @@ def test_without_acks_the_connection_is_closed_and_the_rest_is_written(broker: E
         client.send(produce(12, acks=0), 12)
         assert client.is_closed_by_broker()
     assert {place for place, end in ends(broker).items() if end > before.get(place, 0)} == {("b", 0), ("b", 1)}
+
+
+def test_what_is_applied_is_in_the_log_and_answered_with_the_error(broker: EmbeddedBroker, client: RawClient) -> None:
+    before = ends(broker)
+    with (
+        broker.faults.on("PRODUCE", reply_with("REQUEST_TIMED_OUT", applied=True), topic="a", partition=[0, 1]),
+        broker.faults.on("PRODUCE", reply_with(STORAGE), topic="b", partition=0),
+    ):
+        answer = exchange(client, produce(12), 12)
+    codes = {(t.name, p.index): p.error_code for t in answer.responses for p in t.partition_responses}
+    assert codes == {("a", 0): 7, ("a", 1): 7, ("a", 2): 0, ("b", 0): STORAGE, ("b", 1): 0}
+    assert sum(len(t.partition_responses) for t in answer.responses) == 5
+    grown = {place for place, end in ends(broker).items() if end > before.get(place, 0)}
+    assert grown == {("a", 0), ("a", 1), ("a", 2), ("b", 1)}
+    with broker.faults.on("PRODUCE", reply_with("REQUEST_TIMED_OUT", applied=True)):
+        answer = exchange(client, produce(12), 12)
+    assert {p.error_code for t in answer.responses for p in t.partition_responses} == {7}
+    assert ends(broker)["a", 2] == before["a", 2] + 2
+
+
+def test_commits_and_topics_are_applied_too(broker: EmbeddedBroker, client: RawClient) -> None:
+    broker.faults.on("OFFSET_COMMIT", reply_with("REQUEST_TIMED_OUT", applied=True), topic="a", partition=1)
+    broker.faults.on("CREATE_TOPICS", reply_with("REQUEST_TIMED_OUT", applied=True), topic="late")
+    committed = [OffsetCommitRequestPartition(partition_index=each, committed_offset=9) for each in range(2)]
+    body = OffsetCommitRequest(group_id="applied", topics=[OffsetCommitRequestTopic(name="a", partitions=committed)])
+    answer = exchange(client, body, 8)
+    assert {each.partition_index: each.error_code for each in answer.topics[0].partitions} == {0: 0, 1: 7}
+    assert {place.partition: each.offset for place, each in broker.committed("applied").items()} == {0: 9, 1: 9}
+    new = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("late", "punctual")]
+    made = exchange(client, CreateTopicsRequest(topics=new), 5)
+    assert {each.name: each.error_code for each in made.topics} == {"late": 7, "punctual": 0}
+    topics = {name for name, *_ in broker.command({"command": "overview"})["topics"]}
+    assert {"late", "punctual"} <= topics
+
+
+@pytest.mark.parametrize("ends_by", ["release", "clear"])
+def test_what_is_held_waits_until_it_is_released(broker: EmbeddedBroker, ends_by: str) -> None:
+    before = ends(broker)
+    rule = broker.faults.on("PRODUCE", hold(), topic="a")
+    with RawClient(broker.bootstrap_servers) as held, RawClient(broker.bootstrap_servers) as other:
+        held.send(produce(12), 12)
+        rule.wait()
+        assert exchange(other, MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 9).topics
+        assert ends(broker) == before
+        if ends_by == "release":
+            rule.release()
+        else:
+            broker.faults.clear()
+        held.receive(RESPONSES[ApiKey.PRODUCE], 12)
+        assert ends(broker)["a", 0] == before["a", 0] + 1
+        exchange(other, produce(12), 12)  # the rule is gone
+
+
+def test_a_broker_with_held_requests_stops() -> None:
+    with EmbeddedBroker(topics={"a": 3, "b": 2}) as broker:
+        rule = broker.faults.on("PRODUCE", hold())
+        with RawClient(broker.bootstrap_servers) as client:
+            client.send(produce(12), 12)
+            rule.wait()
+        broker.stop()
+        broker.start()
+        assert broker.records("a") == []
 
 
 def test_a_part_of_a_fetch_fails_and_the_rest_is_answered_at_once(broker: EmbeddedBroker, client: RawClient) -> None:
