@@ -30,6 +30,14 @@ MOST_AT_ONCE = 3
 TRY_S = 180.0
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a campaign ends: after so many killed tries, or at `end_s` (monotonic)."""
+
+    kills: int
+    end_s: float
+
+
 @dataclass
 class Tally:
     """What happened."""
@@ -107,13 +115,13 @@ def killing(brokers: Callable[[random.Random], None] | None, dice: random.Random
 
 
 def run(
-    servers: str, kills: int, seed: int, brokers: Callable[[random.Random], None] | None = None, workers: int = 2
+    servers: str, limits: Limits, seed: int, brokers: Callable[[random.Random], None] | None = None, workers: int = 2
 ) -> Tally:
-    """Make writes until so many tries were killed; compare what a reader finds."""
+    """Make writes until so many tries were killed, or the time is over; compare what a reader finds."""
     dice, tally = random.Random(seed), Tally()
     number = 0
     with killing(brokers, random.Random(seed + 1), tally):
-        while tally.killed < kills:
+        while tally.killed < limits.kills and time.monotonic() < limits.end_s:
             with ThreadPoolExecutor(workers) as pool:
                 for done in [
                     pool.submit(make_write, servers, number + each, random.Random(dice.random()), tally)
@@ -121,6 +129,7 @@ def run(
                 ]:
                     done.result()
             number += workers
+            print(tally, flush=True)
     found = Counter(value.strip() for value in read_values(servers, TOPIC))
     expected = {b"write-%d/%d" % (write, row) for write in range(number) for row in range(ROWS)}
     tally.wrong += [f"{value!r} is missing" for value in sorted(expected - found.keys())[:20]]
@@ -129,11 +138,11 @@ def run(
     return tally
 
 
-def on_embedded(kills: int, seed: int, *, broker_kills: bool) -> Tally:
+def on_embedded(limits: Limits, seed: int, *, broker_kills: bool) -> Tally:
     """Run it on an embedded broker, or on three whose leaders die."""
     if not broker_kills:
         with EmbeddedBroker(topics={TOPIC: PARTITIONS}) as broker:
-            return run(broker.bootstrap_servers, kills, seed)
+            return run(broker.bootstrap_servers, limits, seed)
     with EmbeddedCluster(3, topics={TOPIC: PARTITIONS}) as cluster:
 
         def kill(dice: random.Random) -> None:
@@ -142,10 +151,10 @@ def on_embedded(kills: int, seed: int, *, broker_kills: bool) -> Tally:
             time.sleep(dice.uniform(0.1, 1.0))
             broker.start()
 
-        return run(cluster.bootstrap_servers, kills, seed, kill)
+        return run(cluster.bootstrap_servers, limits, seed, kill)
 
 
-def on_kafka(kills: int, seed: int, *, broker_kills: bool) -> Tally:
+def on_kafka(limits: Limits, seed: int, *, broker_kills: bool) -> Tally:
     """Run it on Apache Kafka, with one node, or with three of which one is killed at a time."""
     with KafkaCluster(3 if broker_kills else 1) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS, replication_factor=3 if broker_kills else 1)
@@ -157,19 +166,21 @@ def on_kafka(kills: int, seed: int, *, broker_kills: bool) -> Tally:
             cluster.start_node(node)
             cluster.wait_until_ready()
 
-        return run(cluster.bootstrap(), kills, seed, kill if broker_kills else None)
+        return run(cluster.bootstrap(), limits, seed, kill if broker_kills else None)
 
 
 def main() -> int:
     """See the module; return 1 if a row is missing or there twice."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.repeated_writes", description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="of tries")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no write after these")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of the embedded broker")
     parser.add_argument("--broker-kills", action="store_true", help="three brokers, one of which dies at a time")
     arguments = parser.parse_args()
     where = on_kafka if arguments.kafka else on_embedded
-    tally = where(arguments.kills, arguments.seed, broker_kills=arguments.broker_kills)
+    limits = Limits(arguments.kills, time.monotonic() + arguments.minutes * 60)
+    tally = where(limits, arguments.seed, broker_kills=arguments.broker_kills)
     print(tally)
     return 1 if tally.wrong else 0
 
