@@ -144,7 +144,8 @@ cdef Py_ssize_t bytes_at(const ArrowNode *node, int64_t i, const char **data) no
 cdef object python_value(const ArrowNode *node, Field field, int64_t i):
     """Row i as a Python object.
 
-    Raises OverflowError for a time that datetime cannot hold (its range, nanoseconds), UnicodeDecodeError for a text that is not UTF-8.
+    Raises OverflowError for a time that datetime cannot hold (its range, nanoseconds), UnicodeDecodeError for a text that is
+    not UTF-8.
     """
     cdef const char *data = NULL
     cdef Py_ssize_t size
