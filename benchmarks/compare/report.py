@@ -1,6 +1,6 @@
 """Tables and a chart from the JSON of one or more comparisons.
 
-    python -m benchmarks.compare.report OUT.json [...] [--readme] [--svg docs/throughput.svg] [--settings]
+    python -m benchmarks.compare.report OUT.json [...] [--readme] [--svg] [--settings]
 
 Without options it prints every case of each as a Markdown table. ``--readme`` writes the README's section and the page
 of all cases, as ranges over the comparisons; ``--svg`` makes the chart of the plain case of the last one,
@@ -218,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare.report", description=__doc__.partition("\n")[0])
     parser.add_argument("results", type=Path, nargs="+", help="oldest first")
     parser.add_argument("--readme", action="store_true", help=f"write the README's section and {ALL_CASES.name}")
-    parser.add_argument("--svg", type=Path, nargs="?", const=ROOT / CHART, help=f"write the chart, to {CHART}")
+    parser.add_argument("--svg", action="store_true", help=f"write the chart {CHART}")
     parser.add_argument("--settings", action="store_true", help="print what each client was set to")
     options = parser.parse_args()
     results = [json.loads(path.read_text()) for path in options.results]
@@ -233,7 +233,7 @@ def main() -> None:
     if options.svg:
         case = cases[CHARTED_CASE][-1]
         bars = [(peer.label, peer.spread(rate), peer.client == "kafkaprod_client") for peer in case.measured()]
-        options.svg.write_text(chart(bars, f"M records/s, 100-byte values, {case.far_end}"))
+        (ROOT / CHART).write_text(chart(bars, f"M records/s, 100-byte values, {case.far_end}"))
     if options.settings:
         print("\n".join(settings_lines(cases[CHARTED_CASE][-1])))
     if not (options.readme or options.svg or options.settings):

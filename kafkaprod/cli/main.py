@@ -70,13 +70,33 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but refuse unknown flags in the parser that knows similar ones."""
-        options, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(self._without_swallowed(args), namespace)
         if unknown:
             flags = [flag for action in self._actions for flag in action.option_strings]
             similar = difflib.get_close_matches(unknown[0].partition("=")[0], flags, 1)
             kind = "option" if unknown[0].startswith("-") else "argument"
             self.error(f"unknown {kind} {unknown[0]}" + (f"; did you mean {similar[0]}?" if similar else ""))
         return options, unknown
+
+    def _without_swallowed(self, given: Sequence[str] | None) -> Sequence[str] | None:
+        """Move flags whose value may be left out behind an argument that cannot be their value: `--dry-run FILE`."""
+        if given is None or not any(not action.option_strings for action in self._actions):
+            return given
+        end = given.index("--") if "--" in given else len(given)
+        kept: list[str] = []
+        moved: list[str] = []
+        for flag, after in zip(given[:end], [*given[1:end], ""], strict=False):
+            action = self._option_string_actions.get(flag)
+            leaves_value = action is not None and action.nargs == "?" and not self._is_value(action, after)
+            (moved if leaves_value else kept).append(flag)
+        return [*kept, *moved, *given[end:]]
+
+    @staticmethod
+    def _is_value(action: argparse.Action, text: str) -> bool:
+        try:
+            return not callable(action.type) or action.type(text) is not None
+        except (argparse.ArgumentTypeError, ValueError, TypeError):
+            return False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -66,7 +66,7 @@ def test_wrong_arguments_are_exit_code_2(arguments: list[str]) -> None:
         ("load f -t t --rate 0", "--rate: '0' is not a number above 0"),
         ("load f -t t --rate nan", "--rate: 'nan' is not a number above 0"),
         ("load f -t t --checkpoint-interval -1", "'-1' is not a number above 0"),
-        ("load -t t --dry-run f", "--dry-run: 'f' is not a whole number above 0"),
+        ("load f -t t --dry-run=f", "--dry-run: 'f' is not a whole number above 0"),
         ("load f -t t -p -3", "'-3' is not a whole number"),
         ("perf --topic t --num-records 0 --record-size 9", "--num-records: '0' is not a whole number above 0"),
         ("tail t -n -1", "'-1' is not a whole number"),
@@ -81,6 +81,20 @@ def test_wrong_arguments_are_named_in_two_lines(
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 2
+
+
+@pytest.mark.parametrize("flag", ["dry_run", "create_topic"])
+@pytest.mark.parametrize(
+    ("order", "has_number"),
+    [("FLAG f -t t", False), ("-t t FLAG f g", False), ("-t t FLAG -- f", False), ("FLAG 7 f -t t", True),
+     ("FLAG=7 f -t t", True), ("f -t t FLAG", False)],
+)  # fmt: skip
+def test_an_optional_value_leaves_the_file(flag: str, order: str, has_number: bool) -> None:
+    bare = {"dry_run": 5, "create_topic": -1}[flag]
+    given = order.replace("FLAG", f"--{flag.replace('_', '-')}").split()
+    options = build_parser(["load"]).parse_args(["load", *given])
+    assert options.files[0] == "f"
+    assert getattr(options, flag) == (7 if has_number else bare)
 
 
 def test_the_command_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
