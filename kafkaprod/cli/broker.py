@@ -15,6 +15,7 @@ from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.coordinator.member import GroupConfig
 from kafkaprod.broker.embedding.child import broker_handlers
 from kafkaprod.broker.embedding.control_socket import ControlSocket
+from kafkaprod.broker.embedding.temporary import hold_temporary, sweep
 from kafkaprod.broker.embedding.window import LOOPBACK, Window, checked_port
 from kafkaprod.broker.listeners import parse_listeners
 from kafkaprod.broker.server.calm_log import keep_calm
@@ -90,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
     if options.data_dir is not None:
         return _serve(options, options.data_dir)
     with tempfile.TemporaryDirectory(prefix="kafkaprod-broker-") as directory:
+        sweep({os.path.dirname(directory)})
+        hold_temporary(directory)
         return _serve(options, os.path.join(directory, "data"))
 
 

@@ -29,7 +29,7 @@ BUDGETS: Final = {
     "broker/cluster": 3160,
     "broker/controller": 2970,
     "broker/coordinator": 3480,
-    "broker/embedding": 3725,
+    "broker/embedding": 3775,
     "broker/handlers": 4460,
     "broker/metadata": 850,
     "broker/peers": 410,

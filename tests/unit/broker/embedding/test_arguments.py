@@ -165,7 +165,7 @@ def test_apis_may_be_written_as_text() -> None:
 
     def process(command: Mapping[str, Any]) -> dict[str, Any]:
         commands.append(command)
-        return {"count": 1}
+        return {"count": 1, "rule": 1}
 
     faults = RemoteFaults(process)
     faults.on("InitProducerId", delay(1))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kafkaprod import Producer
-from kafkaprod.broker import EmbeddedCluster
-from kafkaprod.broker.embedding.temporary import name_temporary
+from kafkaprod.broker import EmbeddedBroker, EmbeddedCluster
+from kafkaprod.broker.embedding.temporary import name_temporary, sweep
 
 
 @pytest.fixture
@@ -33,3 +35,45 @@ def test_a_cluster_starts_where_temporary_paths_are_long(long_directory: Path) -
             assert producer.send("orders", b"1").result(60).offset == 0
         data_dir = Path(cluster.data_dir)
     assert not data_dir.parent.exists()
+
+
+_OWNER = """
+import sys
+from kafkaprod.broker.embedding.temporary import make_temporary
+make_temporary(sys.argv[1])
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_owner_left_is_removed_and_what_others_use_is_not(tmp_path: Path) -> None:
+    left, earlier, foreign = tmp_path / "kafkaprod-broker-1", tmp_path / "kafkaprod-broker-2", tmp_path / "other-3"
+    for directory in (earlier, foreign):
+        directory.mkdir()
+    (foreign / ".owner").touch()
+    link = tmp_path / "kafkaprod-link"
+    link.symlink_to(foreign)
+    command = [sys.executable, "-c", _OWNER, str(left)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"made\n"
+        (left / "data").mkdir()
+        sweep({str(tmp_path)})
+        assert left.exists()
+        owner.kill()
+        owner.wait()
+    sweep({str(tmp_path), str(tmp_path / "not-there")})
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kafkaprod-broker-2", "kafkaprod-link", "other-3"]
+
+
+def test_a_stopped_broker_keeps_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with EmbeddedBroker(topics={"orders": 1}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("orders", b"1").result(60)
+        broker.stop()
+        sweep({str(tmp_path)})
+        broker.start()
+        assert [record.value for record in broker.records("orders")] == [b"1"]
+    assert list(tmp_path.iterdir()) == []
