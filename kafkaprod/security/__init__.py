@@ -1,4 +1,5 @@
 """Client security: SASL mechanisms and TLS contexts. Imports only configuration and errors of this package.
+`engine/wiring.py` chooses the mechanism; the broker's half of a login is in `broker/calls`.
 
 kerberos         GSSAPI: login with a Kerberos ticket
 kerberos_errors  what failed of a login with Kerberos, with its remedy

@@ -11,5 +11,6 @@ lifecycle              registration, heartbeats, controlled shutdown
 partition_replica_log  a partition's log as replication sees it
 replica_log            what replication needs of a partition's log, and the shape of what travels between replicas
 
-Pure: time is an argument, no I/O; logs are reached through `replica_log`. Sockets and clocks belong to the process.
+Pure: time is an argument, no I/O; logs are reached through `replica_log`. Sockets and clocks belong to the process;
+`tests/simulation` runs the same state machines.
 """

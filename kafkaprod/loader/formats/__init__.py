@@ -1,6 +1,6 @@
 """Read an opened input as blocks of rows, whatever format it has.
 
-readers         chooses the reader of each format
+readers         chooses the reader of each format: of texts here, of tables in arrow_files
 csv_rows        CSV by RFC 4180
 csv_heads       what is no row in CSV: lines above the column names, comments
 arrow_files     rows of Parquet, Arrow and ORC files

@@ -45,7 +45,7 @@ class Cut(NamedTuple):
     """Is what a splitter returns.
 
     Attributes:
-        views: The views of the rows.
+        views: The views of the rows, in Arrow's binary_view layout: a row of up to 12 bytes lies in its view.
         row_count: How many they are.
         used: Bytes of the text that they take.
         is_end: Nothing may follow.
