@@ -26,7 +26,7 @@ from tests.support.broker.fixtures_broker import wait_until
 OpenConsumer = Callable[..., ConfluentConsumer]
 
 # The first version of each API that brokers of today still take; of Produce the first with this record format.
-OLDEST = {api: 3 if api is ApiKey.PRODUCE else low for api, (low, _) in announced_versions(has_login=False).items()}
+OLDEST = {api: 3 if api is ApiKey.PRODUCE else low for api, (low, _) in announced_versions().items()}
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from kafka import KafkaProducer
 
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker, EmbeddedBrokerError
 from kafkaprod.protocol.api_keys import ApiKey
+from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaprod.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkaprod.protocol.messages.metadata import MetadataRequest
@@ -126,10 +127,13 @@ def test_refused_login_is_answered_and_then_closed(sasl_broker: EmbeddedBroker) 
         assert client.is_closed_by_broker()
 
 
-def test_broker_without_users_knows_no_login(embedded_broker: EmbeddedBroker) -> None:
+def test_broker_without_users_announces_a_login_and_refuses_it(embedded_broker: EmbeddedBroker) -> None:
+    """As Kafka's listeners do: clients guess the version of a broker by what it announces."""
     with RawClient(embedded_broker.bootstrap_servers) as client:
-        client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert client.is_closed_by_broker()
+        keys = {entry.api_key for entry in client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys}
+        assert {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} <= keys
+        answer = client.call(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse, 1)
+        assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +301,7 @@ def test_one_broker_has_several_listeners(authority: Authority) -> None:
             assert [f"{item.host}:{item.port}" for item in brokers.values()] == [place]
         with RawClient(places["PLAINTEXT"]) as client:
             keys = {entry.api_key for entry in client.call(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys}
-            assert not keys & {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+            assert {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} <= keys
         broker.stop()
         broker.start()
         assert broker.listeners == places

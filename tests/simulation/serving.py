@@ -50,7 +50,7 @@ Places = dict[tuple[str | None, uuid.UUID | None, int], tuple["PartitionKey", in
 @functools.cache
 def served_versions(apis: tuple[ApiKey, ...] = APIS) -> dict[ApiKey, tuple[int, int]]:
     """Return the versions of what is served."""
-    versions = announced_versions(has_login=False)
+    versions = announced_versions()
     return {api: versions[api] for api in apis}
 
 

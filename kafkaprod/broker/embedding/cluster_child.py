@@ -49,7 +49,7 @@ _SENT_AT_START = {
 
 def prepare_to_fork() -> None:
     """Do once what each process would do at its start: load the messages, compile what reads and writes them."""
-    announced_versions(has_login=True)
+    announced_versions()
     for api, version in _SENT_AT_START.items():
         for message in (REQUESTS[api], RESPONSES[api]):
             message.codec(version, message.is_flexible(version))

@@ -32,7 +32,6 @@ MAX_VERSION = 5
 
 _FIRST_VERSION_WITH_LEVEL_0 = 4
 _NO_NODE = -1
-_LOGIN_APIS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -55,9 +54,7 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     has_level_0 = request.version >= _FIRST_VERSION_WITH_LEVEL_0
     return ApiVersionsResponse(
-        api_keys=_entries(
-            broker.peer_api_versions if request.is_peer else broker.api_versions, has_login=request.login is not None
-        ),
+        api_keys=_entries(broker.peer_api_versions if request.is_peer else broker.api_versions),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
@@ -73,9 +70,5 @@ def handle(broker: Broker, request: ClientRequest[ApiVersionsRequest]) -> ApiVer
     )
 
 
-def _entries(versions: Mapping[ApiKey, tuple[int, int]], *, has_login: bool) -> list[ApiVersion]:
-    return [
-        ApiVersion(api_key=api, min_version=low, max_version=high)
-        for api, (low, high) in versions.items()
-        if has_login or api not in _LOGIN_APIS
-    ]
+def _entries(versions: Mapping[ApiKey, tuple[int, int]]) -> list[ApiVersion]:
+    return [ApiVersion(api_key=api, min_version=low, max_version=high) for api, (low, high) in versions.items()]

@@ -92,7 +92,7 @@ class Acceptors:
         acceptors: list[Acceptor],
         broker: Broker,
         admission: Admission,
-        versions: Mapping[bool, AnnouncedVersions],
+        versions: AnnouncedVersions,
         poller: Poller,
         clock: Clock,
         loop: AcceptingLoop,
@@ -216,7 +216,7 @@ class Acceptors:
         session = Session(
             transport,
             host,
-            broker.peer_api_versions if acceptor.is_peer else self._versions[has_login],
+            broker.peer_api_versions if acceptor.is_peer else self._versions,
             limits.max_unauthenticated_bytes if has_login else limits.max_request_bytes,
             MAX_FRAME_BYTES if acceptor.is_peer else limits.max_other_request_bytes,
             Login(broker.credentials, config.sasl_oauthbearer) if has_login else None,

@@ -94,16 +94,16 @@ BEFORE_LOGIN: Final = LOGIN_APIS | {ApiKey.API_VERSIONS}
 
 
 def announced_versions(
-    *, has_login: bool, takes_metrics: bool = False, max_versions: Mapping[ApiKey, int] | None = None
+    *, takes_metrics: bool = False, max_versions: Mapping[ApiKey, int] | None = None
 ) -> dict[ApiKey, tuple[int, int]]:
     """Return what ApiVersions answers: from the first declared version to the highest the handler understands.
 
-    The APIs of the login are announced only where there is one, those of client metrics where they are taken. Produce
-    is announced from 0, though 0 to 2 close the connection: librdkafka before 2.6 turns compression off where it does
+    The APIs of the login are announced by every listener, as in Kafka: clients that guess the version by what is
+    announced take a broker without them for one of 2015. Those of client metrics are where they are taken. Produce is
+    announced from 0, though 0 to 2 close the connection: librdkafka before 2.6 turns compression off where it does
     not find version 0 (KAFKA-18659).
 
     Args:
-        has_login: Clients have to log in.
         takes_metrics: Clients may push metrics.
         max_versions: The highest announced versions of some APIs.
 
@@ -111,8 +111,6 @@ def announced_versions(
         ConfigError: A version of `max_versions` is below the lowest there is.
     """
     handled = HANDLERS.keys() - PEER_APIS
-    if not has_login:
-        handled -= LOGIN_APIS
     if not takes_metrics:
         handled -= METRICS_APIS
     versions = version_ranges(handled, {api: handler.MAX_VERSION for api, handler in HANDLERS.items()})
@@ -123,8 +121,7 @@ def announced_versions(
                 raise ConfigError(f"max_versions: {api.name} begins with version {low}, not {version}")
             versions[api] = (low, min(version, high))
     versions[ApiKey.PRODUCE] = (0, versions[ApiKey.PRODUCE][1])
-    if has_login:
-        versions[ApiKey.SASL_HANDSHAKE] = (1, 1)
+    versions[ApiKey.SASL_HANDSHAKE] = (1, 1)
     return versions
 
 

@@ -61,12 +61,7 @@ class BrokerServer:
             KafkaError: As `Broker`.
         """
         has_login = any(listener.has_login for listener in config.all_listeners)
-        versions = {
-            with_login: announced_versions(
-                has_login=with_login, takes_metrics=config.client_metrics, max_versions=config.max_versions
-            )
-            for with_login in (False, True)
-        }
+        versions = announced_versions(takes_metrics=config.client_metrics, max_versions=config.max_versions)
         self._config = config
         self._clock = clock or SystemClock()
         self._timers = Timers()
@@ -102,7 +97,7 @@ class BrokerServer:
         self.bound = {acceptor.listener.name: acceptor.bound for acceptor in opened}
         self.broker.bound_ports = {name: place.port for name, place in self.bound.items()}
         self.broker.post = self.post
-        self.broker.api_versions = versions[has_login]
+        self.broker.api_versions = versions
         self.broker.peer_api_versions = peer_versions()
         self._control = ControlThread(self.broker.coordinators, self._clock, self._on_crash)
         self._maintenance = Maintenance(self.broker, self._control.submit)

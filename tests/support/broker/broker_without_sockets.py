@@ -36,7 +36,7 @@ class BrokerWithoutSockets:
         self.broker = Broker(
             config, self.clock, self.purgatory, self._run_blocking, self._run_blocking, self._run_blocking
         )
-        self.broker.api_versions = announced_versions(has_login=False)
+        self.broker.api_versions = announced_versions()
 
     @property
     def own_topics(self) -> OwnTopics:

@@ -42,6 +42,7 @@ ANNOUNCED = {
     ApiKey.SYNC_GROUP: (0, 5),
     ApiKey.DESCRIBE_GROUPS: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.SASL_HANDSHAKE: (1, 1),
     ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
@@ -51,6 +52,7 @@ ANNOUNCED = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
     ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
@@ -90,21 +92,19 @@ ANNOUNCED = {
 
 EVERY_VERSION = [
     (api, version)
-    for api, (_, highest) in announced_versions(has_login=True, takes_metrics=True).items()
+    for api, (_, highest) in announced_versions(takes_metrics=True).items()
     for version in range(REQUESTS[api].versions[0], highest + 1)
 ]
 
 
 def test_announced_versions_are_those_clients_were_checked_against() -> None:
-    assert announced_versions(has_login=False) == ANNOUNCED
-    login = {ApiKey.SASL_HANDSHAKE: (1, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
-    assert announced_versions(has_login=True) == ANNOUNCED | login
+    assert announced_versions() == ANNOUNCED
     metrics = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), ApiKey.PUSH_TELEMETRY: (0, 0)}
-    assert announced_versions(has_login=False, takes_metrics=True) == ANNOUNCED | metrics
+    assert announced_versions(takes_metrics=True) == ANNOUNCED | metrics
 
 
 def test_the_page_says_what_is_announced_otherwise_than_by_kafka() -> None:
-    announced = {int(api): found for api, found in announced_versions(has_login=True, takes_metrics=True).items()}
+    announced = {int(api): found for api, found in announced_versions(takes_metrics=True).items()}
     rows = versions_of_page()
     assert len(rows) > 20
     assert {api: row.here for api, row in rows.items()} == {api: announced.get(api) for api in rows}
@@ -112,10 +112,10 @@ def test_the_page_says_what_is_announced_otherwise_than_by_kafka() -> None:
 
 
 def test_older_broker_announces_no_more_than_it_is_told_to() -> None:
-    versions = announced_versions(has_login=False, max_versions={ApiKey.FETCH: 4, ApiKey.METADATA: 99})
+    versions = announced_versions(max_versions={ApiKey.FETCH: 4, ApiKey.METADATA: 99})
     assert versions == ANNOUNCED | {ApiKey.FETCH: (4, 4)}
     with pytest.raises(ConfigError, match="FETCH begins with version 4, not 3"):
-        announced_versions(has_login=False, max_versions={ApiKey.FETCH: 3})
+        announced_versions(max_versions={ApiKey.FETCH: 3})
 
 
 def requests_of(api: ApiKey, version: int) -> list[Request]:
