@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkaprod.marks.calls import WriteCalls
     from kafkaprod.marks.writers import KeptWriter
 else:  # what looks at type hints finds a name
-    _Headers = Any
+    _Headers = AsyncWriteBlock = Any
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,6 +24,9 @@ _TOP_LEVEL = ("kafkaprod", "pyspark_kafkaprod")  # Spark looks for data sources 
 _EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
 
 
+_PAGE = PurePosixPath("kafkaprod/broker/window/page/index.html")
+
+
 class NotAsReleasedError(Exception):
     """A distribution lacks a file or has one too many."""
 
@@ -31,11 +34,11 @@ class NotAsReleasedError(Exception):
 def check_source(names: Iterable[str]) -> None:
     """A source distribution has the Cython sources and the types, and no generated C."""
     files = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in names}
-    _refuse(files, (".so", ".html"))
+    _refuse(files - {_PAGE}, (".so", ".html"))
     _refuse((path for path in files if path.parts[0] == "kafkaprod"), (".c",))  # there C is what Cython makes
     # Those of tests and benchmarks have none: nobody installs them.
     compiled = {path.with_suffix("") for path in files if path.suffix == ".pyx" and path.parts[0] == "kafkaprod"}
-    _require(files, ("setup.py", "pyproject.toml", "README.md", "LICENSE", "kafkaprod/py.typed"))
+    _require(files, ("setup.py", "pyproject.toml", "README.md", "LICENSE", "kafkaprod/py.typed", str(_PAGE)))
     _require(files, (f"{path}.pyi" for path in compiled))
     if not compiled:
         raise NotAsReleasedError("no .pyx file in the source distribution")
@@ -44,10 +47,10 @@ def check_source(names: Iterable[str]) -> None:
 def check_wheel(names: Iterable[str]) -> None:
     """A wheel has a stub for every compiled module, and nothing but the package."""
     files = {PurePosixPath(name) for name in names}
-    _refuse(files, (".c", ".html"))
+    _refuse(files - {_PAGE}, (".c", ".html"))
     compiled = [str(path).removesuffix(_EXTENSION) for path in files if path.suffix == ".so"]
     sources = [path.with_suffix("") for path in ROOT.glob("kafkaprod/**/*.pyx")]
-    _require(files, ("kafkaprod/py.typed", "pyspark_kafkaprod/__init__.py"))
+    _require(files, ("kafkaprod/py.typed", "pyspark_kafkaprod/__init__.py", str(_PAGE)))
     _require(files, (f"{path.relative_to(ROOT)}{_EXTENSION}" for path in sources))
     _require(files, (f"{path}.pyi" for path in compiled))
     if strangers := {path.parts[0] for path in files if path.parts[0].partition("-")[0] not in _TOP_LEVEL}:

@@ -62,7 +62,7 @@ BUDGETS: Final = {
     "spark": 2120,
     "spool": 550,
     "storage": 420,
-    "tables": 1070,
+    "tables": 1090,
 }
 
 

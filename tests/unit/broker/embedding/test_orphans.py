@@ -51,17 +51,22 @@ def wait_until(condition: Callable[[], bool]) -> None:
     ids=["SIGTERM", "SIGKILL", "SIGTERM to all", "SIGHUP to all"],
 )
 def test_nothing_outlives_a_program_that_a_signal_ends(what: str, number: signal.Signals, to_group: bool) -> None:
-    program = subprocess.Popen([sys.executable, "-c", what + _WAIT], stdout=subprocess.PIPE, start_new_session=True)
-    assert program.stdout is not None
-    data_dir, *pids = program.stdout.readline().decode().split()
-    temporary = os.path.dirname(data_dir)
-    assert os.path.isdir(temporary)
-    if to_group:
-        os.killpg(program.pid, number)
-    else:
-        program.send_signal(number)
-    assert program.wait(30) == -number
-    program.stdout.close()
+    # Whoever runs the tests may ignore SIGHUP, as nohup does, and programs inherit that.
+    usual = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+    command = [sys.executable, "-c", usual + what + _WAIT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as program:
+        assert program.stdout is not None
+        try:
+            data_dir, *pids = program.stdout.readline().decode().split()
+            temporary = os.path.dirname(data_dir)
+            assert os.path.isdir(temporary)
+            if to_group:
+                os.killpg(program.pid, number)
+            else:
+                program.send_signal(number)
+            assert program.wait(30) == -number
+        finally:
+            program.kill()
     wait_until(lambda: not any(runs(int(pid)) for pid in pids))
     assert not os.path.exists(temporary)
 
