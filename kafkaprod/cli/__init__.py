@@ -27,6 +27,7 @@ topics              `kafkaprod topics`: list, create, describe and delete topics
 transactions        `kafkaprod transactions`: list and describe transactions, find those that hang
 writes              `kafkaprod writes`: list the writes with a write_id that a cluster knows, show one, forget one
 main                the tree of subcommands
+wrong_lines         what was probably meant by a word of a command line that means nothing here
 broker_arguments    arguments of the commands that run brokers: TLS, logins, Kafka's options
 producer_arguments  arguments of all commands that connect to a cluster
 terminal            the process of a command: its signals, its output streams, its colours

@@ -10,7 +10,6 @@ was begun failed; Ctrl-C is 130, SIGTERM 143.
 from __future__ import annotations
 
 import argparse
-import difflib
 import gc
 import importlib
 import os
@@ -21,6 +20,7 @@ from typing import Any, Final, NoReturn
 
 from kafkaprod import __version__
 from kafkaprod.cli.terminal import INTERRUPTED, Signals, abandon_stdout, coloured, forget_interrupts, prepare_process
+from kafkaprod.cli.wrong_lines import meant, similar, suggestion, unknown_option
 from kafkaprod.errors import ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.text import printable, why_unsendable
 
@@ -62,25 +62,49 @@ class CommandParser(argparse.ArgumentParser):
     """Names a mistake in a line, not under a page of flags."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **({"formatter_class": HelpFormatter} | options))
+        defaults: dict[str, Any] = {"formatter_class": HelpFormatter, "allow_abbrev": False}
+        super().__init__(*args, **(defaults | options))
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit."""
         self.exit(REFUSED, f"{self.prog}: {printable(message)}\nSee `{self.prog} --help`.\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, but refuse unknown flags in the parser that knows similar ones."""
-        options, unknown = super().parse_known_args(self._without_swallowed(args), namespace)
+        """Parse as argparse does, but refuse unknown words in the parser that knows similar ones."""
+        given = sys.argv[1:] if args is None else list(args)
+        branch = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
+        if branch is not None:
+            self._check_command(given, branch)
+        elif (wrong := unknown_option(given, self._option_string_actions)) is not None:
+            self._refuse(wrong)
+        options, unknown = super().parse_known_args(self._without_swallowed(given), namespace)
         if unknown:
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            similar = difflib.get_close_matches(unknown[0].partition("=")[0], flags, 1)
-            kind = "option" if unknown[0].startswith("-") else "argument"
-            self.error(f"unknown {kind} {unknown[0]}" + (f"; did you mean {similar[0]}?" if similar else ""))
+            self._refuse(unknown[0])
         return options, unknown
 
-    def _without_swallowed(self, given: Sequence[str] | None) -> Sequence[str] | None:
+    def _refuse(self, word: str) -> NoReturn:
+        kind = "option" if word.startswith("-") else "argument"
+        self.error(f"unknown {kind} {word}" + suggestion(similar(word.partition("=")[0], self._option_string_actions)))
+
+    def _check_command(self, given: list[str], branch: argparse._SubParsersAction[Any]) -> None:
+        """Refuse a first word that is no command, and an option in front of the command."""
+        word, kind = (given or [""])[0].partition("=")[0], str(branch.metavar).lower()
+        if not given or word in branch.choices or word in self._option_string_actions:
+            return
+        name = meant(word, branch.choices, self._option_string_actions)
+        if not word.startswith("-"):
+            which = suggestion(name) or f": there are {', '.join(branch.choices)}"
+            self.error(f"unknown {kind} {word!r}{which}")
+        if name is not None:
+            self.error(f"unknown option {word}{suggestion(name)}")
+        place = next((place for place, each in enumerate(given) if each in branch.choices), len(given))
+        words = [each for each in given[place : place + 2] if not each.startswith("-")]
+        called = " ".join([self.prog, *(words or [kind.upper()])])
+        self.error(f"{word} stands before the {kind}: options come after it, `{called} {word} ...`")
+
+    def _without_swallowed(self, given: list[str]) -> list[str]:
         """Move flags whose value may be left out behind an argument that cannot be their value: `--dry-run FILE`."""
-        if given is None or not any(not action.option_strings for action in self._actions):
+        if not any(not action.option_strings for action in self._actions):
             return given
         end = given.index("--") if "--" in given else len(given)
         kept: list[str] = []
