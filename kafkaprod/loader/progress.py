@@ -15,7 +15,22 @@ from kafkaprod.text import counted, printable
 LINE_EVERY_S: Final = 5.0
 BAR_EVERY_S: Final = 0.1
 # Without the rate of the input's bytes, which is not that of the values: only one of them is shown.
-BAR: Final = "{l_bar}{bar}| {n_fmt}/{total_fmt} read [{elapsed}<{remaining}{postfix}]"
+BAR: Final = "{l_bar}{bar}| {n_fmt}/{total_fmt}B read [{elapsed}<{remaining}{postfix}]"
+LEAST_BAR: Final = 10  # characters
+_AROUND_BAR: Final = len("100%|| 999.9M/999.9MB read [00:00:00<00:00:00, ]")
+
+
+def fitting(width: int, parts: Sequence[tuple[int, str]]) -> str:
+    """Return the parts that fit beside a bar, joined; the empty ones and those of the highest ranks are left out.
+
+    Args:
+        width: How many characters the terminal has in a line.
+        parts: Rank and text of each, in the order in which they are shown.
+    """
+    kept = [part for part in parts if part[1]]
+    while kept and _AROUND_BAR + LEAST_BAR + len(", ".join(text for _, text in kept)) > width:
+        kept.remove(max(kept))
+    return ", ".join(text for _, text in kept)
 
 
 class Quiet:
@@ -91,23 +106,26 @@ class ProgressLines(Quiet):
 
     def _files(self) -> str:
         count = len(self._sizes)
-        return f"file {min(self._position.source + 1, count):,} of {count:,}, " if count > 1 else ""
+        return f"file {min(self._position.source + 1, count):,} of {count:,}" if count > 1 else ""
 
-    def _rates(self, now_s: float) -> str:
+    def _rates(self, now_s: float) -> tuple[str, str]:
         seconds = max(now_s - self._started_s, 1e-9)
-        text = f"{self.records / seconds:,.0f} records/s, {self.bytes / 1e6 / seconds:,.1f} MB/s"
-        text += f", {counted(self.retries, 'retry', 'retries')}" if self.retries else ""
-        return text + (f", {counted(self.bad, 'bad row')}" if self.bad else "")
+        return f"{self.records / seconds:,.0f} records/s", f"{self.bytes / 1e6 / seconds:,.1f} MB/s"
+
+    def _troubles(self) -> tuple[str, str]:
+        retries = counted(self.retries, "retry", "retries") if self.retries else ""
+        return retries, counted(self.bad, "bad row") if self.bad else ""
 
     def _show(self, now_s: float) -> None:
         share = self.done_share()
         seconds = now_s - self._started_s
         records = counted(self.records, "record")
         records += f", {self.bytes / 1e6:,.1f} MB"
-        where = self._files() + (records if share is None else f"{share:.1%}, {records}")
         done = (share or 0.0) - self._start_share
-        left = f", {seconds * (1 - (share or 0.0)) / done:,.0f} s left" if done > 0 else ""
-        print(f"{where}, {self._rates(now_s)}{left}", file=self._out, flush=True)
+        left = f"{seconds * (1 - (share or 0.0)) / done:,.0f} s left" if done > 0 else ""
+        where = (self._files(), "" if share is None else f"{share:.1%}", records)
+        parts = (*where, *self._rates(now_s), *self._troubles(), left)
+        print(", ".join(filter(None, parts)), file=self._out, flush=True)
 
 
 class ProgressBar(ProgressLines):
@@ -134,10 +152,15 @@ class ProgressBar(ProgressLines):
     def _show(self, now_s: float) -> None:
         share = self.done_share()
         self._bar.n = self.records if share is None else int(share * self._bar.total)
-        self._bar.set_postfix_str(
-            f"{self._files()}{counted(self.records, 'record')}, {self._rates(now_s)}", refresh=False
-        )
+        self._bar.set_postfix_str(self._beside(now_s, _width()), refresh=False)
         self._bar.refresh()
+
+    def _beside(self, now_s: float, width: int) -> str:
+        """Return what is shown beside the bar: troubles stay longest, then the rate of records."""
+        records_rate, bytes_rate = self._rates(now_s)
+        retries, bad = self._troubles()
+        parts = (self._files(), counted(self.records, "record"), records_rate, bytes_rate, retries, bad)
+        return fitting(width, tuple(zip((3, 4, 2, 5, 1, 0), parts, strict=True)))
 
     def show(self, text: str) -> None:
         """Print a line above the bar."""
@@ -167,6 +190,13 @@ def make_progress(sources: Sequence[Source], start: Position | None = None, *, i
         else:
             return ProgressBar(sources, start, tqdm)
     return ProgressLines(sources, start)
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:  # the terminal is gone, the load is not
+        return 80
 
 
 def _has_offsets(source: Source) -> bool:

@@ -45,7 +45,7 @@ BUDGETS: Final = {
     "engine": 4960,
     "hooks": 780,
     "intake": 710,
-    "loader": 1410,
+    "loader": 1420,
     "loader/finding": 880,
     "loader/formats": 2850,
     "loader/opening": 920,
