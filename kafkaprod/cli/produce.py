@@ -50,8 +50,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         ),
     )
     add = parser.add_argument
-    add("files", nargs="*", metavar="FILE", help="default: stdin, line by line")
-    add("-t", "--topic", required=True, help="name of the topic")
+    add("files", nargs="*", metavar="FILE", help="default: stdin, line by line; without -t the first names the topic")
+    add("-t", "--topic", help="name of the topic")
     add("-P", action="store_true", help=argparse.SUPPRESS)  # kcat's flag for what this command does
     add("-p", "--partition", type=int, default=-1, metavar="N", help="default: by key, or in turn")
     add("-k", dest="key", metavar="KEY", help="the same key for all records")
@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         KafkaError, OSError: A record was not delivered, a file cannot be read.
     """
+    _take_topic(options)
     _move_reader_properties(options)
     settings = _Settings(options)
     sent = 0
@@ -127,6 +128,19 @@ def _sender(producer: Producer, write_id: str | None) -> Iterator[Producer | Wri
         return
     with producer.transaction(write_id=write_id) as block:
         yield block
+
+
+def _take_topic(options: argparse.Namespace) -> None:
+    """Take the first argument for the topic where -t does not name it. Raises ConfigError: it is a file, or missing."""
+    if options.topic is not None:
+        return
+    if not options.files:
+        raise ConfigError("name one topic: kafkaprod produce TOPIC")
+    if os.path.exists(options.files[0]):
+        raise ConfigError(
+            f"which topic? {options.files[0]!r} is a file; name the topic first: kafkaprod produce TOPIC FILE"
+        )
+    options.topic = options.files.pop(0)
 
 
 def _move_reader_properties(options: argparse.Namespace) -> None:

@@ -14,10 +14,17 @@ from kafkaprod.config import ProducerConfig, merge_options, read_properties
 from kafkaprod.errors import ConfigError
 
 ENVIRONMENT: Final = "KAFKAPROD_CONFIG"
+ASKING_S: Final = 5
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments; the names are kcat's and those of Kafka's own tools."""
+def add_cluster_arguments(parser: argparse.ArgumentParser, *, asks_only: bool = False) -> None:
+    """Add the arguments; the names are kcat's and those of Kafka's own tools.
+
+    Args:
+        parser: Where to.
+        asks_only: The command asks the cluster a question: without options it waits ASKING_S for the first broker.
+    """
+    patience = "max.block.ms, at most request.timeout.ms"
     add = parser.add_argument_group("cluster").add_argument
     add("-b", "--bootstrap-server", "--brokers", metavar="HOST:PORT,...", help="addresses of brokers")
     add(
@@ -37,8 +44,10 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         "--connect-timeout",
         type=above_zero,
         metavar="S",
-        help="seconds to wait for the first broker (default: max.block.ms, at most request.timeout.ms)",
+        help="seconds to wait for the first broker (default: "
+        + (f"{patience}, where one is given, else {ASKING_S})" if asks_only else f"{patience})"),
     )
+    parser.set_defaults(asks_only=asks_only)
 
 
 def above_zero(text: str) -> float:
@@ -108,6 +117,8 @@ def open_cluster(arguments: argparse.Namespace, options: dict[str, Any]) -> Clus
         ConfigError: An option is wrong.
     """
     timeout_s: float | None = arguments.connect_timeout
+    if timeout_s is None and arguments.asks_only and not {"max_block_ms", "request_timeout_ms"} & options.keys():
+        timeout_s = ASKING_S
     return ClusterClient(make_config(options), None if timeout_s is None else int(timeout_s * 1000))
 
 

@@ -7,6 +7,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from kafkaprod._core.records.batch_reader import Record
@@ -32,6 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "kafkaprod tail orders -b localhost:9092",
             "kafkaprod tail orders -b localhost:9092 -f -o end --json",
             "kafkaprod tail orders -b localhost:9092 -p 0 -o -100",
+            "kafkaprod tail orders -b localhost:9092 --from 2026-11-28T09:00",
         ),
     )
     add = parser.add_argument
@@ -49,6 +51,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="OFFSET|beginning|end|-N",
         help="start there instead of at the last N; -N: N before the end",
     )
+    add(
+        "--from",
+        dest="from_ms",
+        type=time_ms,
+        metavar="TIME",
+        help="start at the first record of this time or later: 2026-11-28T09:00, in this machine's zone unless it "
+        "names one, or milliseconds since 1970",
+    )
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition; repeatable")
     add("-f", "--follow", action="store_true", help="wait for new records, until Ctrl-C")
     add(
@@ -64,8 +74,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(run=run)
 
 
+def time_ms(text: str) -> int:
+    """Parse a time, for argparse; return ms since the epoch."""
+    try:
+        return int(text) if text.isdecimal() else int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-11-28T09:00, nor milliseconds") from None
+
+
 def run(options: argparse.Namespace) -> int:
     """Print the records; exit code 0. Raises KafkaError."""
+    if options.from_ms is not None and options.offset is not None:
+        raise ConfigError("--from and -o exclude each other: both say where to start")
     if (options.topic is None) == (options.topic_flag is None):
         raise ConfigError("name one topic: kafkaprod tail TOPIC")
     options.topic = options.topic or options.topic_flag
@@ -88,10 +108,13 @@ def _print_records(client: ClusterClient, options: argparse.Namespace) -> None:
         raise ConfigError(
             f"topic {options.topic!r} has {counted(len(ends), 'partition')}, but no partition {missing[0]}"
         )
+    timed = {} if options.from_ms is None else log_offsets(client, options.topic, options.from_ms)
     places = {}
     readers = {number: PartitionReader(client, options.topic, number, isolation) for number in wanted}
     for number in wanted:
         places[number] = _first(options, starts[number], ends[number])
+        if timed:
+            places[number] = timed[number] if timed[number] >= 0 else ends[number]  # -1: no record is that late
         for record in readers[number].records(places[number], ends[number]):
             _show(options, number, record)
         places[number] = max(ends[number], places[number])

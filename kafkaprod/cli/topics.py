@@ -60,7 +60,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
             "-q", "--quiet", action="store_true", help="no effect: nothing but the result is printed without it, too"
         )
     for action, work in ((listing, _list), (making, _create), (describing, _describe), (deleting, _delete)):
-        add_cluster_arguments(action)
+        add_cluster_arguments(action, asks_only=action in (listing, describing))
         if action in (listing, describing):
             action.add_argument("--json", action="store_true", help="print JSON")
         action.set_defaults(run=run, work=work)

@@ -54,6 +54,10 @@ LINES = [
     ("load missing.csv -t t --dry-run", "missing.csv"),
     ("load f.csv -t t --rate fast", "--rate: 'fast' is not a number above 0"),
     ("tail", "name one topic: kafkaprod tail TOPIC"),
+    ("produce", "name one topic: kafkaprod produce TOPIC"),
+    ("produce .", "which topic? '.' is a file; name the topic first: kafkaprod produce TOPIC FILE"),
+    ("tail orders --from yesterday", "--from: 'yesterday' is not a time such as 2026-11-28T09:00"),
+    ("tail orders --from 5 -o end", "--from and -o exclude each other"),
     ("tail orders -b a:9092 -X linger", "-X 'linger' is not NAME=VALUE"),
     ("tail orders", "no broker address: use -b HOST:PORT"),
 ]
