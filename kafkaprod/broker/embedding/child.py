@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import queue
 import shutil
 import signal
@@ -45,7 +46,7 @@ from kafkaprod.broker.settings.broker_options import with_options
 from kafkaprod.broker.settings.client_metrics import Push
 from kafkaprod.broker.storage.format.log_config import LogConfig
 from kafkaprod.broker.storage.log.group_commit import parse_policy
-from kafkaprod.errors import KafkaError
+from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.storage.disk import Disk, UnsyncedDisk
 from kafkaprod.text import address_text
@@ -112,6 +113,9 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     tls_files = options.pop("tls_files")
     further = options.pop("options")
     log_dirs = tuple(options.pop("log_dirs"))
+    for directory in (options["data_dir"], *log_dirs):
+        if os.path.exists(directory) and not os.path.isdir(directory):
+            raise ConfigError(f"{directory} cannot hold data: it is not a directory")
     listeners = options.pop("listeners")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     config = BrokerConfig(

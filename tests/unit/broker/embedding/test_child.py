@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,3 +40,12 @@ def test_broker_that_cannot_start_leaves_no_directory() -> None:
     with broker as started:
         assert os.path.isdir(started.data_dir)
     assert not os.path.exists(temporary)
+
+
+@pytest.mark.parametrize("name", ["data_dir", "log_dirs"])
+def test_a_file_in_place_of_a_directory_is_named(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    place: dict[str, Any] = {"data_dir": str(tmp_path / "data"), name: str(file) if name == "data_dir" else [str(file)]}
+    with pytest.raises(EmbeddedBrokerError, match=f"{file} cannot hold data: it is not a directory"):
+        EmbeddedBroker(**place).start()
