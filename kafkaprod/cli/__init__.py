@@ -20,6 +20,7 @@ command_producer    the producer of a command: how Ctrl-C ends it
 quickstart          `kafkaprod quickstart`: start a broker, load real data, read every record back and compare
 load_metrics        `kafkaprod load --metrics-port`, `--metrics-file`: how a load advances, for Prometheus
 load_setup          prepares a load: its topics, its manifest, the options of its producer
+load_proof          what the page of a load says of the load itself: when, where, by what
 load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
 load_changes        names the options of a load that differ from those of an earlier run
 tail                `kafkaprod tail`: show records of a topic

@@ -21,6 +21,7 @@ from kafkaprod.cli.load_arguments import (
     reading_of,
 )
 from kafkaprod.cli.load_metrics import add_metrics_arguments, progress_of
+from kafkaprod.cli.load_proof import ended, proof_of
 from kafkaprod.cli.load_setup import (
     check_on_error,
     check_report,
@@ -242,6 +243,7 @@ def _work(
 ) -> int:
     """Load, show the report however it ends, and return the exit code."""
     patience_s: float | None = None
+    options.proof = None if options.report is None else proof_of(options, client)
     if _counts_spread(options):
         load.report.spread = Spread()
     try:
@@ -353,7 +355,7 @@ def _show_report(options: argparse.Namespace, report: LoadReport, sources: list[
         from kafkaprod.loader.reports.report_page import write_page
 
         try:
-            write_page(options.report, report.to_dict(), sources, error)
+            write_page(options.report, report.to_dict(), sources, error, ended(options.proof))
         except LoadError as problem:  # the rows are in the topic nevertheless
             print(f"kafkaprod load: {problem}", file=sys.stderr)
     if options.json:

@@ -38,7 +38,7 @@ BUDGETS: Final = {
     "broker/settings": 1670,
     "broker/storage": 4200,
     "broker/window": 950,
-    "cli": 4020,
+    "cli": 4050,
     "compat": 3330,
     "compression": 360,
     "config": 3040,

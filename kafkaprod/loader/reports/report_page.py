@@ -15,6 +15,7 @@ from kafkaprod.text import printable
 
 MOST_FILES: Final = 1000  # that are listed
 MOST_BARS: Final = 1000
+_VIEWPORT: Final = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 _STYLE: Final = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
@@ -22,11 +23,22 @@ table { border-collapse: collapse; width: 100%; }
 td, th { text-align: left; padding: 2px 1em 2px 0; vertical-align: top; overflow-wrap: anywhere; }
 td.number { text-align: right; white-space: nowrap; width: 9em; }
 .bar { background: #3b7dd8; height: 1em; min-width: 1px; }
-.stopped { color: #c33; }
+.stopped { color: light-dark(#b00020, #ff8a8a); }
+td.name { width: 10em; }
+@media (max-width: 40em) {
+  td.number { width: auto; }
+  td.name { width: 7em; }
+}
 """
 
 
-def write_page(path: str, summary: Mapping[str, Any], sources: Sequence[Source], error: str = "") -> None:
+def write_page(
+    path: str,
+    summary: Mapping[str, Any],
+    sources: Sequence[Source],
+    error: str = "",
+    proof: Mapping[str, str] | None = None,
+) -> None:
     """Write the page; a file of this name is replaced when the new one is whole.
 
     Args:
@@ -34,6 +46,7 @@ def write_page(path: str, summary: Mapping[str, Any], sources: Sequence[Source],
         summary: What `--json` prints.
         sources: The inputs.
         error: Why the load stopped; empty: it did not.
+        proof: When, where and by what it was made: lines by name.
 
     Raises:
         LoadError: It cannot be written.
@@ -43,13 +56,15 @@ def write_page(path: str, summary: Mapping[str, Any], sources: Sequence[Source],
         with tempfile.NamedTemporaryFile(
             "w", dir=target.parent, prefix=f".{target.name}.", delete=False, encoding="utf-8"
         ) as file:
-            file.write(page_of(summary, sources, error))
+            file.write(page_of(summary, sources, error, proof))
         os.replace(file.name, target)
     except OSError as problem:
         raise LoadError(f"--report {path} cannot be written: {problem.strerror}") from problem
 
 
-def page_of(summary: Mapping[str, Any], sources: Sequence[Source], error: str = "") -> str:
+def page_of(
+    summary: Mapping[str, Any], sources: Sequence[Source], error: str = "", proof: Mapping[str, str] | None = None
+) -> str:
     """Return the page as text; see write_page()."""
     title = f"Load into {summary['topic']}"
     state = "complete" if summary["complete"] else f'<span class="stopped">stopped. {_text(error)}</span>'
@@ -67,11 +82,12 @@ def page_of(summary: Mapping[str, Any], sources: Sequence[Source], error: str = 
     parts = [
         f"<h1>{_text(title)}</h1><p>{state}</p>",
         _table(counts),
+        *((f"<h2>This load</h2>{_texts(proof)}",) if proof else ()),
         *(_spread(summary) if "sizes" in summary else ()),
         f"<h2>Inputs</h2><p>{len(sources):,}, {_shown_size(sources)}.</p>",
         _table([(each.name, "" if each.size is None else f"{each.size:,}") for each in sources[:MOST_FILES]]),
     ]
-    head = f'<meta charset="utf-8"><title>{_text(title)}</title><style>{_STYLE}</style>'
+    head = f'<meta charset="utf-8">{_VIEWPORT}<title>{_text(title)}</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n'
 
 
@@ -99,12 +115,17 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
+def _texts(lines: Mapping[str, str]) -> str:
+    rows = (f'<tr><td class="name">{_text(name)}</td><td>{_text(value)}</td></tr>' for name, value in lines.items())
+    return f"<table>{''.join(rows)}</table>"
+
+
 def _bars(rows: Sequence[tuple[str, int]]) -> str:
     if not rows:
         return "<p>None.</p>"
     most = max(count for _, count in rows) or 1
     lines = (
-        f'<tr><td style="width:10em">{_text(name)}</td><td class="number">{count:,}</td>'
+        f'<tr><td class="name">{_text(name)}</td><td class="number">{count:,}</td>'
         f'<td><div class="bar" style="width:{100 * count / most:.2f}%"></div></td></tr>'
         for name, count in rows[:MOST_BARS]
     )

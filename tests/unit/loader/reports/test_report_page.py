@@ -68,3 +68,13 @@ def test_a_load_that_does_not_know_how_its_records_are_spread_has_no_bars() -> N
     page = page_of(LoadReport("orders", sent_count=7).to_dict(), [Source("a.csv", "csv")], "a task died")
     assert "a task died" in page
     assert "Records by" not in page
+
+
+def test_the_page_says_when_where_and_by_what_and_fits_a_phone() -> None:
+    proof = {"begun": "2026-11-28 21:00:00+00:00", "cluster": "<b>id</b>"}
+    page = page_of(report().to_dict(), [Source("a.csv", "csv", size=99)], proof=proof)
+    tags = Tags(page)
+    assert 'name="viewport"' in page
+    assert "b" not in tags.opened
+    for text in (*proof, *proof.values()):
+        assert text in tags.text
