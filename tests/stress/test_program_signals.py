@@ -67,7 +67,7 @@ def is_flushed(stalled: Stalled) -> bool:
 
 def of(stalled: Stalled) -> AsyncProducer:
     producer = AsyncProducer.__new__(AsyncProducer)
-    for part in ("_engine", "_host", "_intake", "_blocks"):
+    for part in ("_engine", "_host", "_intake", "_blocks", "_kept_writers"):
         setattr(producer, part, getattr(stalled.producer, part))
     producer._path = stalled.producer
     return producer
