@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkaprod import AsyncProducer, Producer
+from kafkaprod import AsyncProducer, Producer, log_lines
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.errors import KafkaError
 from tests.support.failing_memory import failing
@@ -36,6 +36,16 @@ SENDER_POSITIONS = range(0, 250, 5)
 """A turn of the sender allocates about 100 times."""
 ROWS = 7
 BOUND_S = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def running_thread_of_lines() -> Iterator[None]:
+    """Let no thread be started while memory fails: `threading` may then keep the lock that all of its calls take."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_lines, "IDLE_S", 3600.0)
+        assert log_lines.own_lines._has_thread()
+        log_lines.own_lines.flush()  # one that was there before waits by the new limit from here on
+        yield
 
 
 @pytest.fixture
