@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kafkaprod.errors import AuthenticationError, printable
 from kafkaprod.protocol.api_keys import ApiKey
-from kafkaprod.protocol.error_codes import error_for
+from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkaprod.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkaprod.protocol.negotiation import BrokerVersions
@@ -51,7 +51,10 @@ def check_mechanism(body: memoryview, mechanism: str | None) -> None:
     response = SaslHandshakeResponse.decode(body, HANDSHAKE_VERSION)
     if response.error_code:
         offered = printable(", ".join(response.mechanisms)) or "none"
-        raise error_for(response.error_code, about=f"{mechanism} is not among {offered}", api="SASL_HANDSHAKE")
+        about = f"{mechanism} is not among {offered}"
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            about = "the broker takes no login here: it is not a SASL listener"
+        raise error_for(response.error_code, about=about, api="SASL_HANDSHAKE")
 
 
 def read_token(body: memoryview, version: int) -> tuple[bytes, int]:
