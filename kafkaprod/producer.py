@@ -329,7 +329,10 @@ class Producer(Hosted, RecordSender):
     @property
     def _writes(self) -> WriteCalls:
         self._host.check_usable()
-        return _write_calls()(self._blocks, _writers().Writers(self.config, start_writer, self._kept_writers))
+        return _write_calls()(
+            self._blocks,
+            _writers().Writers(self.config, start_writer, self._kept_writers, lambda: self._host.is_closed),
+        )
 
     # -- flush and close -----------------------------------------------------------------------------------------------
 
@@ -365,9 +368,11 @@ class Producer(Hosted, RecordSender):
         Raises:
             TimeoutError: The sender thread has not ended a second after the timeout; the message names what it runs.
         """
-        close_writers(self._kept_writers)  # nothing waits in them
-        run(self._host.close(timeout, Waiter))
-        self._host.join()
+        try:
+            run(self._host.close(timeout, Waiter))
+            self._host.join()
+        finally:  # a write that ends from here on finds the producer closed
+            close_writers(self._kept_writers)
 
     def __enter__(self) -> Self:
         return self

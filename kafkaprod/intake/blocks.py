@@ -57,14 +57,13 @@ class GivenPlaces(NamedTuple):
     """The timestamps and partitions that rows are given.
 
     Attributes:
-        timestamps_ms, partitions, partition: As for Producer.send_many; partition -1: none for all.
-        now_ms: The timestamp of rows that are given none.
+        timestamps_ms, partitions: As for Producer.send_many; -1: none for a row.
+        partition: As for Producer.send_many; -1: none.
     """
 
     timestamps_ms: Any
     partitions: Any
     partition: int
-    now_ms: int
 
 
 class Tap(Protocol):
@@ -202,8 +201,9 @@ class BlockIntake:
             for batch in tables.read_batches(data):
                 first, part = result.row_count, None
                 now_ms = self._clock.wall_ms()
-                for part in plan.parts(batch, now_ms):
-                    sent = yield from self._send_part(part, transaction, make_waiter, now_ms)
+                shows_nulls = self._tap is not None and not isinstance(plan.timestamp, int)
+                for part in plan.parts(batch, -1 if shows_nulls else now_ms):
+                    sent = yield from self._send_part(part, transaction, make_waiter, now_ms if shows_nulls else None)
                     if not self._is_rehearsal:
                         result.add(part.rows_from(first), part.topic, sent)
                     sent = None
@@ -224,7 +224,9 @@ class BlockIntake:
             raise
         return result
 
-    def _send_part(self, part: Part, transaction: int, make_waiter: MakeWaiter, now_ms: int) -> Steps[BlockResult]:
+    def _send_part(
+        self, part: Part, transaction: int, make_waiter: MakeWaiter, now_ms: int | None
+    ) -> Steps[BlockResult]:
         return self._send_block(
             part.topic,
             part.value,
@@ -251,13 +253,15 @@ class BlockIntake:
         partition: int | None,
         transaction: int,
         make_waiter: MakeWaiter,
-        now_ms: int = -1,
+        now_ms: int | None = None,
     ) -> Steps[BlockResult]:
         make_result, deadline_ms = _block_result(), self._intake.deadline_ms()  # first: nothing has begun if it fails
         rows = _row_count(value, key, headers, row_count)
-        given = GivenPlaces(timestamps_ms, partitions, -1 if partition is None else partition, now_ms)
+        given = GivenPlaces(timestamps_ms, partitions, -1 if partition is None else partition)
         if self._is_only_shown(topic, value, key, headers, rows, given):
             return (yield from self._send_nothing(topic, deadline_ms, make_waiter))
+        if now_ms is not None and timestamps_ms is not None:
+            timestamps_ms[timestamps_ms < 0] = now_ms  # of a table's rows, whose nulls the tap has seen
         seen, headers = self._seen(topic, rows, headers)
         try:
             queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)

@@ -44,7 +44,7 @@ class RowTap:
             return
         timestamps, partitions = _numbers(given.timestamps_ms, "q"), _numbers(given.partitions, "i")
         if timestamps is not None or partitions is not None or given.partition >= 0:
-            self._digest.add_places(timestamps, partitions, given.now_ms, given.partition, rows)
+            self._digest.add_places(timestamps, partitions, given.partition, rows)
         self._digest.add(topic, value, key, headers, rows)
 
 

@@ -80,12 +80,16 @@ class Writers:
         config: That of the producer, as it is now.
         make: Makes the producer that sends.
         kept: Those that wait for their next write; the producer's, which closes them with itself.
+        is_closed: Returns whether the producer is closed.
     """
 
-    def __init__(self, config: ProducerConfig, make: MakeWriter, kept: list[KeptWriter]) -> None:
+    def __init__(
+        self, config: ProducerConfig, make: MakeWriter, kept: list[KeptWriter], is_closed: Callable[[], bool]
+    ) -> None:
         self._config = config
         self._make = make
         self._kept = kept
+        self._is_closed = is_closed
 
     def take(self) -> KeptWriter:
         """Return one that nothing else uses."""
@@ -105,9 +109,15 @@ class Writers:
             self._kept.append(writer)
         else:
             writer.close()
+        if self._is_closed():  # while the write was made
+            close_all(self._kept)
 
 
 def close_all(kept: list[KeptWriter]) -> None:
-    """Close those that wait for a write."""
+    """Close those that wait for a write. Thread-safe."""
     while kept:
-        kept.pop().close()
+        try:
+            writer = kept.pop()
+        except IndexError:  # another thread was faster
+            return
+        writer.close()

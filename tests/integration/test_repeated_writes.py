@@ -29,6 +29,7 @@ from kafkaprod import AsyncProducer, Producer
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.settings import acls
 from kafkaprod.cli.main import main
+from kafkaprod.clock import SystemClock
 from kafkaprod.errors import (
     ConfigError,
     IllegalStateError,
@@ -149,6 +150,21 @@ def test_given_partitions_and_timestamps_are_compared_and_now_is_not(broker: Emb
         assert again
         with pytest.raises(WriteConflictError):
             producer.send_table("placed", table | {"at": [1_001, None]}, timestamp="at", write_id="placed-table")
+
+
+def test_a_given_timestamp_counts_even_if_it_is_the_present_one(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table: dict[str, Any] = {"value": [b"a", b"b"], "at": [1_000, None]}
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for now_ms, is_there in ((1_000, False), (2_000, True)):
+            monkeypatch.setattr(SystemClock, "wall_ms", lambda _, now_ms=now_ms: now_ms)
+            result = producer.send_table("present", table, timestamp="at", write_id="present")
+            assert result.already_written == is_there
+    assert sorted((record.value, record.timestamp) for record in broker.records("present")) == [
+        (b"a", 1_000),
+        (b"b", 1_000),
+    ]
 
 
 def test_a_topic_that_was_made_again_is_written_again(broker: EmbeddedBroker) -> None:

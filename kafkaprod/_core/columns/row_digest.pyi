@@ -13,7 +13,6 @@ class RowDigest:
         self,
         timestamps: Sequence[int] | memoryview | None,
         partitions: Sequence[int] | memoryview | None,
-        now: int,
         for_all: int,
         count: int,
     ) -> None: ...

@@ -109,14 +109,12 @@ cdef class RowDigest:
                 self._rest = _numbered(self._rest, self.rows + i, views[j].key, views[j].key_length)
                 self._rest = _numbered(self._rest, self.rows + i, views[j].value, views[j].value_length)
 
-    def add_places(self, const int64_t[::1] timestamps, const int32_t[::1] partitions, int64_t now, int32_t for_all,
-                   Py_ssize_t count):
+    def add_places(self, const int64_t[::1] timestamps, const int32_t[::1] partitions, int32_t for_all, Py_ssize_t count):
         """Take the timestamps and partitions of the rows that `add` takes next.
 
         Args:
-            timestamps: That of each row; None: no row was given one.
+            timestamps: That of each row, negative where none was given; None: no row was given one.
             partitions: That of each row, negative where none was given; None: all have `for_all`.
-            now: The timestamp of rows that were given none.
             for_all: The partition of all rows; negative: none was given.
             count: How many rows.
 
@@ -130,7 +128,7 @@ cdef class RowDigest:
                 raise InvalidRecordError(f"{length} timestamps or partitions, where {count} are due")
         for i in range(count):
             numbers[0] = self.rows + i
-            numbers[1] = -1 if timestamps is None or timestamps[i] == now else timestamps[i]
+            numbers[1] = -1 if timestamps is None else timestamps[i]
             numbers[2] = for_all if partitions is None else partitions[i]
             if numbers[1] >= 0 or numbers[2] >= 0:
                 self._has_places = True

@@ -26,9 +26,17 @@ class Sending:
         self.closed += 1
 
 
-def writers(kept: list[KeptWriter], config: ProducerConfig = CONFIG) -> Writers:
+def writers(kept: list[KeptWriter], config: ProducerConfig = CONFIG, *, is_closed: bool = False) -> Writers:
     make: Any = Sending
-    return Writers(config, make, kept)
+    return Writers(config, make, kept, lambda: is_closed)
+
+
+def test_a_writer_that_comes_back_to_a_closed_producer_is_closed() -> None:
+    kept: list[KeptWriter] = []
+    writer = writers(kept).take()
+    sending: Any = writer.start("w-1")
+    writers(kept, is_closed=True).give_back(writer)
+    assert (kept, sending.closed) == ([], 1)
 
 
 def test_a_kept_producer_takes_the_name_of_the_next_write() -> None:

@@ -98,12 +98,12 @@ def test_columns_with_fewer_rows_are_refused():
         RowDigest().add("t", Column.constant(b"a"), None, Headers.from_python(None), -1)
 
 
-def placed(rows: list[tuple[int, int]], cuts: tuple[int, ...] = (), now: int = -1) -> str:
+def placed(rows: list[tuple[int, int]], cuts: tuple[int, ...] = ()) -> str:
     digest = RowDigest()
     for first, end in itertools.pairwise([0, *cuts, len(rows)]):
         columns = zip(*rows[first:end], strict=True)
         times, partitions = (memoryview(array(code, each)) for code, each in zip("qi", columns, strict=True))
-        digest.add_places(times, partitions, now, -1, end - first)
+        digest.add_places(times, partitions, -1, end - first)
         digest.add("t", Column.constant(b"v"), None, Headers.from_python(None), end - first)
     return digest.text()
 
@@ -112,12 +112,11 @@ def test_timestamps_and_partitions_count_where_they_are_given():
     rows = [(5, 1), (-1, -1), (7, -1), (-1, 0)]
     whole = placed(rows)
     assert whole == placed(rows, (1,)) == placed(rows, (2, 3))
-    assert whole == placed([(99, -1) if row == (-1, -1) else row for row in rows[:3]] + [(99, 0)], now=99)
     others = {placed([*rows[:row], other, *rows[row + 1 :]]) for row in range(4) for other in ((6, 1), (5, 2), (-1, 3))}
     assert whole not in others
     assert placed([(-1, -1)] * 2) == digest_of([("t", b"v", None, ())] * 2)
     digest = RowDigest()
-    digest.add_places(None, None, -1, 2, 1)
+    digest.add_places(None, None, 2, 1)
     assert len(digest.text()) == 40
     with pytest.raises(InvalidRecordError, match="2 timestamps or partitions, where 1 are due"):
-        digest.add_places(memoryview(array("q", [1, 2])), None, -1, -1, 1)
+        digest.add_places(memoryview(array("q", [1, 2])), None, -1, 1)
