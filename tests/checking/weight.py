@@ -51,7 +51,7 @@ BUDGETS: Final = {
     "loader/opening": 920,
     "loader/positions": 890,
     "loader/reports": 220,
-    "marks": 950,
+    "marks": 970,
     "metadata": 440,
     "metrics": 960,
     "net": 2030,
