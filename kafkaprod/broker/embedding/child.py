@@ -113,9 +113,9 @@ def parse_config(options: dict[str, Any]) -> BrokerConfig:
     tls_files = options.pop("tls_files")
     further = options.pop("options")
     log_dirs = tuple(options.pop("log_dirs"))
-    for directory in (options["data_dir"], *log_dirs):
-        if os.path.exists(directory) and not os.path.isdir(directory):
-            raise ConfigError(f"{directory} cannot hold data: it is not a directory")
+    directory = options["data_dir"]
+    if not log_dirs and os.path.exists(directory) and not os.path.isdir(directory):  # of several, one may fail
+        raise ConfigError(f"{directory} cannot hold data: it is not a directory")
     listeners = options.pop("listeners")
     max_versions = {ApiKey(int(api)): version for api, version in options.pop("max_versions").items()}
     config = BrokerConfig(
