@@ -156,9 +156,7 @@ class AsyncProducer(Hosted):
         from kafkaprod.marks.calls import WriteCalls
         from kafkaprod.marks.writers import Writers
 
-        return WriteCalls(
-            self._blocks, Writers(self.config, start_writer, self._kept_writers, lambda: self._host.is_closed)
-        )
+        return WriteCalls(self._blocks, Writers(self.config, start_writer, self._kept_writers, self._host))
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Producer.init_transactions without blocking the event loop. If cancelled, repeat it: it continues."""

@@ -48,17 +48,11 @@ def _cluster_calls() -> ModuleType:
 
 
 @importing
-def _write_calls() -> type[WriteCalls]:
+def _marks() -> tuple[type[WriteCalls], ModuleType]:
+    from kafkaprod.marks import writers
     from kafkaprod.marks.calls import WriteCalls
 
-    return WriteCalls
-
-
-@importing
-def _writers() -> ModuleType:
-    from kafkaprod.marks import writers
-
-    return writers
+    return WriteCalls, writers
 
 
 class Producer(Hosted, RecordSender):
@@ -329,10 +323,8 @@ class Producer(Hosted, RecordSender):
     @property
     def _writes(self) -> WriteCalls:
         self._host.check_usable()
-        return _write_calls()(
-            self._blocks,
-            _writers().Writers(self.config, start_writer, self._kept_writers, lambda: self._host.is_closed),
-        )
+        calls, writers = _marks()
+        return calls(self._blocks, writers.Writers(self.config, start_writer, self._kept_writers, self._host))
 
     # -- flush and close -----------------------------------------------------------------------------------------------
 
@@ -464,14 +456,14 @@ def start_writer(config: ProducerConfig) -> WritingProducer:
     """Start the producer of one write, with its parts; for kafkaprod's own rooms."""
     # Failed records are no errors of the program: the write raises why, or another try has written the rows.
     producer = start_producer(Producer, Engine(config, SystemClock(), unseen_failures_level=logging.DEBUG))
-    make: type[WritingProducer] = _writers().WritingProducer
+    make: type[WritingProducer] = _marks()[1].WritingProducer
     return make(producer, producer._blocks, producer._transaction_calls.identity)
 
 
 def close_writers(kept: list[KeptWriter]) -> None:
     """Close the writers of a producer that is closed."""
     if kept:
-        _writers().close_all(kept)
+        _marks()[1].close_all(kept)
 
 
 def start_producer(kind: type[AnyProducer], engine: Engine) -> AnyProducer:

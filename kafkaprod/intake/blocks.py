@@ -260,8 +260,6 @@ class BlockIntake:
         given = GivenPlaces(timestamps_ms, partitions, -1 if partition is None else partition)
         if self._is_only_shown(topic, value, key, headers, rows, given):
             return (yield from self._send_nothing(topic, deadline_ms, make_waiter))
-        if now_ms is not None and timestamps_ms is not None:
-            timestamps_ms[timestamps_ms < 0] = now_ms  # of a table's rows, whose nulls the tap has seen
         seen, headers = self._seen(topic, rows, headers)
         try:
             queues = yield from self._intake.queues(topic, partition, deadline_ms, make_waiter)
@@ -274,7 +272,7 @@ class BlockIntake:
                 key,
                 headers,
                 row_count,
-                timestamps_ms,
+                _timed(timestamps_ms, now_ms),
                 self._clock.wall_ms() if timestamps_ms is None else -1,
                 partitions,
                 -1 if partition is None else partition,
@@ -364,6 +362,13 @@ class BlockIntake:
             is_complete = block.run(-1, 0)
         if refusal is not None:
             raise refusal
+
+
+def _timed(timestamps_ms: Any, now_ms: int | None) -> Any:
+    """Return the timestamps of a table's rows with the time of sending for those without one; None: all have theirs."""
+    if timestamps_ms is not None and now_ms is not None:
+        timestamps_ms[timestamps_ms < 0] = now_ms
+    return timestamps_ms
 
 
 def _row_count(value: Column, key: Column | None, headers: Headers, row_count: int | None) -> int:

@@ -14,6 +14,7 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.config import ProducerConfig
 
 if TYPE_CHECKING:
+    from kafkaprod.engine.host import EngineHost
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
     from kafkaprod.intake.blocks import BlockIntake
     from kafkaprod.producer import Producer
@@ -80,16 +81,14 @@ class Writers:
         config: That of the producer, as it is now.
         make: Makes the producer that sends.
         kept: Those that wait for their next write; the producer's, which closes them with itself.
-        is_closed: Returns whether the producer is closed.
+        host: Says whether the producer is closed.
     """
 
-    def __init__(
-        self, config: ProducerConfig, make: MakeWriter, kept: list[KeptWriter], is_closed: Callable[[], bool]
-    ) -> None:
+    def __init__(self, config: ProducerConfig, make: MakeWriter, kept: list[KeptWriter], host: EngineHost) -> None:
         self._config = config
         self._make = make
         self._kept = kept
-        self._is_closed = is_closed
+        self._host = host
 
     def take(self) -> KeptWriter:
         """Return one that nothing else uses."""
@@ -109,7 +108,7 @@ class Writers:
             self._kept.append(writer)
         else:
             writer.close()
-        if self._is_closed():  # while the write was made
+        if self._host.is_closed:  # while the write was made
             close_all(self._kept)
 
 

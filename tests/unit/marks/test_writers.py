@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 from kafkaprod.config import ProducerConfig
@@ -28,7 +29,8 @@ class Sending:
 
 def writers(kept: list[KeptWriter], config: ProducerConfig = CONFIG, *, is_closed: bool = False) -> Writers:
     make: Any = Sending
-    return Writers(config, make, kept, lambda: is_closed)
+    host: Any = SimpleNamespace(is_closed=is_closed)
+    return Writers(config, make, kept, host)
 
 
 def test_a_writer_that_comes_back_to_a_closed_producer_is_closed() -> None:
