@@ -27,7 +27,7 @@ BUDGETS: Final = {
     "broker": 210,
     "broker/calls": 980,
     "broker/cluster": 3160,
-    "broker/controller": 2970,
+    "broker/controller": 2850,
     "broker/coordinator": 3480,
     "broker/embedding": 3775,
     "broker/handlers": 4460,

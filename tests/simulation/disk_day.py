@@ -208,7 +208,7 @@ class DiskNode(BrokerNode):
         request = assignments.next_request(self.lifecycle.broker_epoch, self.now_ms())
         if request is not None:
             sent = request
-            self._call(sent, lambda answer: assignments.on_answer(sent, answer, self.now_ms()))
+            self._ask(sent, lambda answer: assignments.on_answer(sent, answer, self.now_ms()))
 
     def begin_move(self, key: PartitionKey, target: uuid.UUID) -> None:
         """Move a replica, if all disks are online, as `LogDirs.move` does."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import AllocateProducerIds, AlterPartition, BrokerGone, Heartbeat
+from kafkaprod.broker.controller.events import AlterPartition, BrokerGone, Heartbeat
+from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.image_records import records_of
@@ -19,6 +20,8 @@ from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState,
 from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
 from tests.simulation.serving import PORT, BrokerServer, HandlerBroker, host_of
@@ -89,6 +92,11 @@ class ControllerNode:
         """Queue an event in this process."""
         assert self.controller is not None
         self.controller.queue.put(event, self.now_ms())
+
+    def on_request(self, request: Request, reply: Callable[[Response], None]) -> None:
+        """Take a request that has arrived in this process."""
+        assert self.controller is not None
+        on_request(self.controller, request, self.now_ms(), reply)
 
     def pump(self) -> None:
         controller = self.controller
@@ -417,11 +425,12 @@ class BrokerNode:
         self._ids_asked_until_ms = now_ms + IDS_TIMEOUT_MS
 
         def answered(answer: Any) -> None:
-            if answer.error == ErrorCode.NONE:
+            if answer.error_code == ErrorCode.NONE:
                 self._ids_asked_until_ms = -1
-                ids.add_block(answer.first_id, answer.id_count)
+                ids.add_block(answer.producer_id_start, answer.producer_id_len)
 
-        self._call(AllocateProducerIds(self.broker_id, self.lifecycle.broker_epoch), answered)
+        request = AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=self.lifecycle.broker_epoch)
+        self._ask(request, answered)
 
     def _propose(self, request: AlterPartition) -> None:
         manager = self.manager
@@ -443,6 +452,20 @@ class BrokerNode:
             is_heartbeat = isinstance(request, Heartbeat)
             changes: dict[str, Any] = {"arrived_ms": controller.now_ms()} if is_heartbeat else {}
             controller.put(request._replace(reply=reply, **changes))
+
+        self.world.send(self.process, controller.process, deliver)
+
+    def _ask(self, request: Request, answered: Callable[[Any], None]) -> None:
+        """Send a request to the controller as bytes; its answer comes back over the network."""
+        controller, life, version = self.controller, self.process.lives, FORWARDED_VERSIONS[request.api]
+        sent = request.encode(version)
+
+        def reply(response: Response) -> None:
+            answer = type(response).decode(response.encode(version), version)
+            self.world.send(controller.process, self.process, lambda: answered(answer), life)
+
+        def deliver() -> None:
+            controller.on_request(type(request).decode(sent, version), reply)
 
         self.world.send(self.process, controller.process, deliver)
 

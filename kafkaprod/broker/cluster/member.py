@@ -18,8 +18,7 @@ from kafkaprod.broker.cluster.replica_directories import ReplicaDirectories
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.assignment_requests import assignment_answer, assignment_request
-from kafkaprod.broker.controller.events import AlterPartitionAnswer, AssignmentAnswer, RegisterBroker
+from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
 from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
@@ -34,7 +33,6 @@ from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
-from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 from kafkaprod.protocol.messages.fetch import FetchResponse
@@ -316,16 +314,13 @@ class ClusterMember:
         if self.lifecycle.state is BrokerState.REGISTERING:
             return
         sent = assignments.next_request(self.lifecycle.broker_epoch, now_ms)
-        if not sent:
-            return
-
-        def answered(response: Response | None) -> None:
-            answer: AssignmentAnswer | ErrorCode = ErrorCode.NETWORK_EXCEPTION
-            if isinstance(response, AssignReplicasToDirsResponse):
-                answer = assignment_answer(response)
-            assignments.on_answer(sent, answer, self._clock.now_ms())
-
-        self.ask_controller(assignment_request(sent), _ASSIGN_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        if sent is not None:
+            self.ask_controller(
+                sent,
+                _ASSIGN_VERSION,
+                lambda response: assignments.on_answer(sent, response, self._clock.now_ms()),
+                _REQUEST_TIMEOUT_MS,
+            )
 
     def _refill_producer_ids(self) -> None:
         ids = self._broker.producer_ids

@@ -21,17 +21,15 @@ from kafkaprod.broker.controller.disk_log import (
     PartitionOfMetadata,
 )
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     ControllerEvent,
     CreateTopic,
     Heartbeat,
-    ProducerIdBlock,
     RegisterBroker,
     Reply,
     SweepTokens,
 )
 from kafkaprod.broker.controller.requests import on_request
-from kafkaprod.broker.controller.wire import SECURITY_PROTOCOLS
+from kafkaprod.broker.controller.wire import SECURITY_PROTOCOLS, error_of
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.tokens import TokenConfig
@@ -39,6 +37,7 @@ from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -161,10 +160,12 @@ class OwnController:
         Raises:
             LogError: KAFKA_STORAGE_ERROR, the disk refused; the block must not be used.
         """
+        self._controller.context.least_producer_id = least_id
         epoch = self.image.brokers[self._node_id].epoch
-        block: ProducerIdBlock = self._put(lambda reply: AllocateProducerIds(self._node_id, epoch, least_id, reply))
-        self.sync()
-        return block.first_id, block.id_count
+        block: Any = self.ask(AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=epoch))
+        if block.error_code:
+            raise LogError(error_of(block.error_code), "the metadata cannot be written")
+        return block.producer_id_start, block.producer_id_len
 
     def sweep_tokens(self) -> None:
         """Remove delegation tokens that are over.

@@ -7,7 +7,6 @@ snapshot_file  snapshots of the metadata on the disk
 history        the history of a cluster for people, a line for each record
 requests       what arrives at the controller's socket: requests become events, their answers responses
 quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it
-assignment_requests  requests that name the log directories of replicas, as events, and back
 token_requests  requests for delegation tokens, which come in envelopes, as events, and their answers
 controller     takes one event at a time: a handler decides, records are appended, the image follows
 event_queue    events in order, and timers

@@ -31,6 +31,7 @@ class ControllerContext:
         shutdown_offsets: The log's end when a broker's controlled shutdown began, kept once (KAFKA-14292).
         generator: The random source for placement and for ids of tokens.
         tokens: Options of delegation tokens.
+        least_producer_id: No producer id below it is given out.
         wall_offset_ms: What the wall clock is ahead of the times that events have.
     """
 
@@ -39,6 +40,7 @@ class ControllerContext:
     default_configs: dict[str, str]
     generator: random.Random
     tokens: TokenConfig = field(default_factory=TokenConfig)
+    least_producer_id: int = 0
     wall_offset_ms: int = 0
     image: ClusterImage = field(default_factory=ClusterImage)
     sessions: dict[int, int] = field(default_factory=dict)

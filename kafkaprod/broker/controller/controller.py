@@ -33,10 +33,9 @@ from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     AlterConfig,
     AlterPartition,
-    AssignReplicas,
+    Asked,
     BrokerGone,
     ChangeSettings,
     ControllerEvent,
@@ -66,6 +65,9 @@ from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages import RESPONSES
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafkaprod.protocol.schema import Struct
 
 DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
@@ -89,11 +91,11 @@ HANDLERS: Final[Mapping[type[Any], EventHandler]] = {
     DeleteTopic: topics.delete,
     AlterConfig: topics.alter_config,
     AlterPartition: partitions.alter_partition,
-    AssignReplicas: log_directories.assign,
+    AssignReplicasToDirsRequest: log_directories.assign,
     ElectLeaders: partitions.elect_leaders,
     MoveLeader: partitions.move,
     Reassign: reassignments.reassign,
-    AllocateProducerIds: partitions.allocate_producer_ids,
+    AllocateProducerIdsRequest: partitions.allocate_producer_ids,
     ChangeSettings: settings.change,
     UpdateFeatures: features.update,
     CreateToken: token_changes.create,
@@ -178,16 +180,17 @@ class Controller:
         if event is None:
             return False
         try:
-            decision = HANDLERS[type(event)](self.context, event, now_ms)
+            asked = event.body if isinstance(event, Asked) else event
+            decision = HANDLERS[type(asked)](self.context, asked, now_ms)
         except Exception:
             logger.exception("the controller failed to handle %r", event)
-            event.reply(ErrorCode.UNKNOWN_SERVER_ERROR)
+            event.reply(_refusal(event, ErrorCode.UNKNOWN_SERVER_ERROR))
             return True
         if decision.records:
             try:
                 self._append(decision.records, now_ms)
             except LogError:
-                event.reply(ErrorCode.KAFKA_STORAGE_ERROR)
+                event.reply(_refusal(event, ErrorCode.KAFKA_STORAGE_ERROR))
                 raise
         self._follow_registrations(now_ms)
         if isinstance(event, LookForLeaders):
@@ -275,3 +278,8 @@ class Controller:
                 self.queue.at(ends_ms, f"session {broker.broker_id}", SessionExpired(broker.broker_id, broker.epoch))
             else:
                 self.queue.cancel(f"session {broker.broker_id}")
+
+
+def _refusal(event: ControllerEvent, error: ErrorCode) -> Any:
+    """Return the answer to an event that could not be handled."""
+    return RESPONSES[event.body.api](error_code=error) if isinstance(event, Asked) else error

@@ -13,13 +13,20 @@ from kafkaprod.broker.metadata.image import PartitionKey, RecoveryState
 from kafkaprod.broker.metadata.records import DelegationTokenRecord
 from kafkaprod.broker.metadata.tokens import TokenHmac
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.schema import Struct
+from kafkaprod.protocol.schema import Request, Struct
 
 Reply = Callable[[Any], None]
 
 
 def no_reply(_: Any) -> None:
     """Take an answer that no one waits for."""
+
+
+class Asked(NamedTuple):
+    """A request, which is an event as it is; `reply` takes its response."""
+
+    body: Request
+    reply: Reply = no_reply
 
 
 class RegisterBroker(NamedTuple):
@@ -197,22 +204,6 @@ class AlterPartitionAnswer(NamedTuple):
     outcomes: tuple[IsrOutcome, ...] = ()
 
 
-class AssignReplicas(NamedTuple):
-    """A broker says in which log directory its replicas are; LOST for one that is offline."""
-
-    broker_id: int
-    broker_epoch: int
-    directories: Mapping[PartitionKey, uuid.UUID]
-    reply: Reply = no_reply
-
-
-class AssignmentAnswer(NamedTuple):
-    """The answer to AssignReplicas: an error for all, or one for each."""
-
-    error: ErrorCode
-    errors: Mapping[PartitionKey, ErrorCode] = MappingProxyType({})
-
-
 class ElectionType(IntEnum):
     """What ElectLeaders does."""
 
@@ -242,23 +233,6 @@ class Reassign(NamedTuple):
     key: PartitionKey
     replicas: tuple[int, ...] | None
     reply: Reply = no_reply
-
-
-class AllocateProducerIds(NamedTuple):
-    """Give a broker a block of producer ids, none below `least_id`."""
-
-    broker_id: int
-    broker_epoch: int
-    least_id: int = 0
-    reply: Reply = no_reply
-
-
-class ProducerIdBlock(NamedTuple):
-    """The answer to AllocateProducerIds."""
-
-    error: ErrorCode
-    first_id: int = -1
-    id_count: int = 0
 
 
 class ChangeSettings(NamedTuple):
@@ -338,7 +312,8 @@ class LookForLeaders(NamedTuple):
 
 
 ControllerEvent = (
-    RegisterBroker
+    Asked
+    | RegisterBroker
     | Heartbeat
     | SessionExpired
     | UnregisterBroker
@@ -348,11 +323,9 @@ ControllerEvent = (
     | DeleteTopic
     | AlterConfig
     | AlterPartition
-    | AssignReplicas
     | ElectLeaders
     | MoveLeader
     | Reassign
-    | AllocateProducerIds
     | ChangeSettings
     | UpdateFeatures
     | CreateToken

@@ -14,15 +14,23 @@ from dataclasses import replace
 
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.elections import elect
-from kafkaprod.broker.controller.events import AssignmentAnswer, AssignReplicas, Decision
-from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey
+from kafkaprod.broker.controller.events import Decision
+from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from kafkaprod.broker.metadata.records import (
+    MIGRATING,
     RESERVED_DIRECTORIES,
     UNASSIGNED,
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.assign_replicas_to_dirs import (
+    AssignmentResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryAssignmentResults,
+    TopicAssignmentResults,
+)
 from kafkaprod.protocol.schema import Struct
 
 
@@ -55,26 +63,31 @@ class DirectoryChoice:
         return chosen
 
 
-def assign(context: ControllerContext, event: AssignReplicas, now_ms: int) -> Decision:
+def assign(context: ControllerContext, request: AssignReplicasToDirsRequest, now_ms: int) -> Decision:
     """Note where a broker's replicas are; one that has lost its directory leaves the ISR, one that has it again may
     lead.
 
     Answers: STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED for all; else by partition UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (it is no replica), or NONE.
     """
-    error = context.broker_error(event.broker_id, event.broker_epoch)
+    error = context.broker_error(request.broker_id, request.broker_epoch)
     if error != ErrorCode.NONE:
-        return Decision([], AssignmentAnswer(error))
+        return Decision([], AssignReplicasToDirsResponse(error_code=error))
     records: list[Struct] = []
-    errors: dict[PartitionKey, ErrorCode] = {}
-    for key, directory in event.directories.items():
-        partition = context.image.partitions.get(key)
-        errors[key] = _error(context, event.broker_id, key, partition)
-        if partition is None or errors[key] != ErrorCode.NONE:
-            continue
-        if partition.directory_of(event.broker_id) != directory:
-            records.append(_assignment(context, event.broker_id, partition, directory))
-    return Decision(records, AssignmentAnswer(ErrorCode.NONE, errors))
+    results: list[DirectoryAssignmentResults] = []
+    for directory in request.directories:
+        results.append(DirectoryAssignmentResults(id=directory.id))
+        for topic in directory.topics:
+            outcome = TopicAssignmentResults(topic_id=topic.topic_id)
+            results[-1].topics.append(outcome)
+            for index in (each.partition_index for each in topic.partitions):
+                partition = context.image.partition(topic.topic_id, index)
+                error = _error(context, request.broker_id, topic.topic_id, partition)
+                outcome.partitions.append(AssignmentResult(partition_index=index, error_code=error))
+                place = directory.id or MIGRATING
+                if partition and not error and partition.directory_of(request.broker_id) != place:
+                    records.append(_assignment(context, request.broker_id, partition, place))
+    return Decision(records, AssignReplicasToDirsResponse(directories=results))
 
 
 def fail(context: ControllerContext, broker: BrokerImage, offline: Collection[uuid.UUID]) -> list[Struct]:
@@ -109,10 +122,10 @@ def leave_isrs(context: ControllerContext, broker_id: int, partitions: Iterable[
 
 
 def _error(
-    context: ControllerContext, broker_id: int, key: PartitionKey, partition: PartitionImage | None
+    context: ControllerContext, broker_id: int, topic_id: uuid.UUID | None, partition: PartitionImage | None
 ) -> ErrorCode:
     if partition is None:
-        is_known = key[0] in context.image.topics
+        is_known = topic_id in context.image.topics
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known else ErrorCode.UNKNOWN_TOPIC_ID
     return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
 

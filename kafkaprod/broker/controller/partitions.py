@@ -8,7 +8,6 @@ from __future__ import annotations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.elections import change, elect, elect_preferred, move_leader
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     AlterPartition,
     AlterPartitionAnswer,
     Decision,
@@ -18,12 +17,12 @@ from kafkaprod.broker.controller.events import (
     IsrProposal,
     LookForLeaders,
     MoveLeader,
-    ProducerIdBlock,
 )
 from kafkaprod.broker.controller.reassignments import completion
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey, RecoveryState
 from kafkaprod.broker.metadata.records import NO_LEADER, ProducerIdsRecord
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.schema import Struct
 
 PRODUCER_ID_BLOCK = 1000
@@ -123,16 +122,16 @@ def look_for_leaders(context: ControllerContext, event: LookForLeaders, now_ms: 
     return Decision([election for election in elections if election is not None], None)
 
 
-def allocate_producer_ids(context: ControllerContext, event: AllocateProducerIds, now_ms: int) -> Decision:
+def allocate_producer_ids(context: ControllerContext, request: AllocateProducerIdsRequest, now_ms: int) -> Decision:
     """Give a broker the next block of producer ids."""
-    error = context.broker_error(event.broker_id, event.broker_epoch)
+    error = context.broker_error(request.broker_id, request.broker_epoch)
     if error != ErrorCode.NONE:
-        return Decision([], ProducerIdBlock(error))
-    start = max(context.image.next_producer_id, event.least_id)
+        return Decision([], AllocateProducerIdsResponse(error_code=error))
+    start = max(context.image.next_producer_id, context.least_producer_id)
     record = ProducerIdsRecord(
-        broker_id=event.broker_id, broker_epoch=event.broker_epoch, next_producer_id=start + PRODUCER_ID_BLOCK
+        broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + PRODUCER_ID_BLOCK
     )
-    return Decision([record], ProducerIdBlock(ErrorCode.NONE, start, PRODUCER_ID_BLOCK))
+    return Decision([record], AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=PRODUCER_ID_BLOCK))
 
 
 def _members_error(context: ControllerContext, proposal: IsrProposal, partition: PartitionImage) -> ErrorCode:

@@ -12,18 +12,16 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.assignment_requests import on_assignment
-from kafkaprod.broker.controller.controller import Controller
+from kafkaprod.broker.controller.controller import HANDLERS, Controller
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     AlterConfig,
+    Asked,
     ChangeSettings,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     ElectionType,
     ElectLeaders,
-    ProducerIdBlock,
     Reassign,
     SettingsAnswer,
     TopicAnswer,
@@ -37,7 +35,6 @@ from kafkaprod.broker.metadata.records import decode
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
 from kafkaprod.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -46,7 +43,6 @@ from kafkaprod.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
 from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
@@ -117,9 +113,12 @@ def on_request(controller: Controller, request: Request, now_ms: int, reply: Res
         CorruptDataError: The request is not one for the controller.
     """
     handler = _HANDLERS.get(type(request))
-    if handler is None:
+    if handler is not None:
+        handler(controller, request, now_ms, reply)
+    elif type(request) in HANDLERS:
+        controller.queue.put(Asked(request, reply), now_ms)
+    else:
         raise CorruptDataError(f"{type(request).__name__} is not for the controller")
-    handler(controller, request, now_ms, reply)
 
 
 def _register(controller: Controller, request: BrokerRegistrationRequest, now_ms: int, reply: Respond) -> None:
@@ -135,18 +134,6 @@ def _beat(controller: Controller, request: BrokerHeartbeatRequest, now_ms: int, 
 
 def _alter_partition(controller: Controller, request: AlterPartitionRequest, now_ms: int, reply: Respond) -> None:
     controller.queue.put(wire.isr_event(request, lambda answer: reply(wire.isr_response(answer))), now_ms)
-
-
-def _allocate(controller: Controller, request: AllocateProducerIdsRequest, now_ms: int, reply: Respond) -> None:
-    def answered(answer: ProducerIdBlock | ErrorCode) -> None:
-        block = ProducerIdBlock(answer) if isinstance(answer, ErrorCode) else answer
-        reply(
-            AllocateProducerIdsResponse(
-                error_code=block.error, producer_id_start=block.first_id, producer_id_len=block.id_count
-            )
-        )
-
-    controller.queue.put(AllocateProducerIds(request.broker_id, request.broker_epoch, reply=answered), now_ms)
 
 
 def _change_settings(controller: Controller, request: ChangeSettingsRequest, now_ms: int, reply: Respond) -> None:
@@ -342,8 +329,6 @@ _HANDLERS: Final[dict[type[Request], Callable[[Controller, Any, int, Respond], N
     BrokerRegistrationRequest: _register,
     BrokerHeartbeatRequest: _beat,
     AlterPartitionRequest: _alter_partition,
-    AssignReplicasToDirsRequest: on_assignment,
-    AllocateProducerIdsRequest: _allocate,
     CreateTopicsRequest: _create_topics,
     DeleteTopicsRequest: _delete_topics,
     CreatePartitionsRequest: _create_partitions,

@@ -232,6 +232,10 @@ class ClusterImage:
             (broker_id == unfenced or self.is_active(broker_id)) and self.is_online(partition, broker_id)
         )
 
+    def partition(self, topic_id: uuid.UUID | None, index: int) -> PartitionImage | None:
+        """The partition that a message names, None if there is none."""
+        return None if topic_id is None else self.partitions.get((topic_id, index))
+
     def partitions_of(self, broker_id: int) -> Iterator[PartitionImage]:
         """The partitions of which a broker has a replica, oldest first."""
         return (partition for partition in list(self.partitions.values()) if broker_id in partition.replicas)

@@ -14,8 +14,10 @@ from kafkaprod.broker.controller.events import (
     IsrProposal,
     RegisterBroker,
 )
+from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS, on_request
 from kafkaprod.broker.metadata.image import PartitionImage, RecoveryState
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.schema import Request
 
 
 class Rig:
@@ -35,6 +37,16 @@ class Rig:
         while self.controller.turn(self.now_ms):
             pass
         return answers[0]
+
+    def request(self, request: Request) -> Any:
+        """The response to a request, as brokers send and get them: over the wire."""
+        answers: list[Any] = []
+        version = FORWARDED_VERSIONS[request.api]
+        arrived = type(request).decode(request.encode(version), version)
+        on_request(self.controller, arrived, self.now_ms, answers.append)
+        while self.controller.turn(self.now_ms):
+            pass
+        return type(answers[0]).decode(answers[0].encode(version), version)
 
     def register(self, broker_id: int, incarnation: int = 0, **fields: Any) -> Any:
         identity = uuid.UUID(int=broker_id * 100 + incarnation)

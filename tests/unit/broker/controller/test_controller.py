@@ -10,7 +10,6 @@ import pytest
 
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     BrokerGone,
     CreatePartitions,
     CreateTopic,
@@ -25,6 +24,7 @@ from kafkaprod.broker.metadata.follower import SliceAnswer
 from kafkaprod.broker.metadata.image import BrokerImage, RecoveryState
 from kafkaprod.broker.metadata.records import RegisterBrokerRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tests.support.cluster.controller import Rig
 
 
@@ -140,11 +140,15 @@ def test_answers_to_slices_count_as_applied_metadata(rig: Rig) -> None:
 
 
 def test_a_new_controller_replays_and_raises_its_epoch(rig: Rig) -> None:
-    rig.ask(AllocateProducerIds, broker_id=1, broker_epoch=rig.epochs[1])
+    first, second = (rig.request(AllocateProducerIdsRequest(broker_id=1, broker_epoch=rig.epochs[1])) for _ in range(2))
+    assert (first.error_code, first.producer_id_start, first.producer_id_len) == (E.NONE, 0, 1000)
+    assert second.producer_id_start == 1000
+    stale = rig.request(AllocateProducerIdsRequest(broker_id=1, broker_epoch=rig.epochs[1] + 9))
+    assert stale.error_code == E.STALE_BROKER_EPOCH
     successor = Controller("c", session_timeout_ms=100, seed=2, now_ms=0, batches=rig.controller.log.batches())
     assert successor.epoch == rig.controller.epoch + 1
     assert successor.context.image.partitions == rig.controller.context.image.partitions
-    assert successor.context.image.next_producer_id == 1000
+    assert successor.context.image.next_producer_id == 2000
 
 
 def test_topics(rig: Rig) -> None:

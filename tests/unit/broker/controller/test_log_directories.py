@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.controller.events import (
-    AssignReplicas,
     BrokerGone,
     CreatePartitions,
     CreateTopic,
@@ -24,6 +23,7 @@ from kafkaprod.broker.controller.log_directories import DirectoryChoice
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage, PartitionKey
 from kafkaprod.broker.metadata.image_records import image_of, records_of
 from kafkaprod.broker.metadata.records import LOST, MIGRATING, UNASSIGNED
+from kafkaprod.broker.replication.directory_assignments import DirectoryAssignments
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from tests.support.cluster.controller import Rig
 
@@ -77,12 +77,13 @@ class Disks(Rig):
         )
 
     def assign(self, broker_id: int, to: uuid.UUID, key: PartitionKey | None = None, epoch: int | None = None) -> Any:
-        return self.ask(
-            AssignReplicas,
-            broker_id=broker_id,
-            broker_epoch=self.epochs[broker_id] if epoch is None else epoch,
-            directories={key or self.partition.key: to},
-        )
+        assignments = DirectoryAssignments(broker_id)
+        assignments.want(key or self.partition.key, to)
+        request = assignments.next_request(self.epochs.get(broker_id, 0) if epoch is None else epoch, self.now_ms)
+        assert request is not None
+        response = self.request(request)
+        results = [each for place in response.directories for topic in place.topics for each in topic.partitions]
+        return response.error_code or results[0].error_code
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def test_a_clean_stop_does_not_keep_a_place_whose_directory_is_gone(disks: Disks
 
 
 def test_assignments_are_kept_and_lost_ones_leave(disks: Disks) -> None:
-    assert disks.assign(2, directory(2, 1)).errors == {disks.partition.key: E.NONE}
+    assert disks.assign(2, directory(2, 1)) == E.NONE
     assert disks.partition.directories == (directory(1, 2), directory(2, 1), directory(3, 2))
     assert disks.partition.isr == (1, 2, 3)
     end = disks.controller.log.end_offset
@@ -178,13 +179,13 @@ def test_a_lost_replica_leads_again_when_it_was_found(disks: Disks) -> None:
 
 def test_assignments_that_are_refused(disks: Disks) -> None:
     key = disks.partition.key
-    assert disks.assign(1, LOST, epoch=1).error == E.STALE_BROKER_EPOCH
-    assert disks.ask(AssignReplicas, broker_id=9, broker_epoch=0, directories={}).error == E.BROKER_ID_NOT_REGISTERED
-    assert disks.assign(1, LOST, (key[0], 5)).errors == {(key[0], 5): E.UNKNOWN_TOPIC_OR_PARTITION}
-    assert disks.assign(1, LOST, (uuid.UUID(int=5), 0)).errors == {(uuid.UUID(int=5), 0): E.UNKNOWN_TOPIC_ID}
+    assert disks.assign(1, LOST, epoch=1) == E.STALE_BROKER_EPOCH
+    assert disks.assign(9, LOST) == E.BROKER_ID_NOT_REGISTERED
+    assert disks.assign(1, LOST, (key[0], 5)) == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert disks.assign(1, LOST, (uuid.UUID(int=5), 0)) == E.UNKNOWN_TOPIC_ID
     disks.ask(CreateTopic, name="other", assignment=((2,),))
     other = (disks.image.topic_ids["other"], 0)
-    assert disks.assign(1, LOST, other).errors == {other: E.NOT_LEADER_OR_FOLLOWER}
+    assert disks.assign(1, LOST, other) == E.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_reassignment_keeps_directories_and_chooses_new_ones(disks: Disks) -> None:

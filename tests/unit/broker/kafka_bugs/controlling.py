@@ -12,7 +12,6 @@ from kafkaprod.broker.controller import controller, partitions, registrations
 from kafkaprod.broker.controller.context import ControllerContext
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
-    AllocateProducerIds,
     BrokerGone,
     Decision,
     IsrMember,
@@ -24,6 +23,7 @@ from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, PartitionChangeRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from tests.simulation.rules import replaced
 from tests.support.cluster.controller import Rig
 from tests.unit.broker.kafka_bugs.cases import KEY, Cases, Node, fetch, log_of
@@ -157,7 +157,7 @@ def _shutdowns_end() -> None:
     rig.beat(1, wants_shutdown=True)
     for broker_id in (2, 3):
         rig.beat(broker_id)
-    rig.ask(AllocateProducerIds, broker_id=2, broker_epoch=rig.epochs[2])
+    rig.request(AllocateProducerIdsRequest(broker_id=2, broker_epoch=rig.epochs[2]))
     assert rig.beat(1, wants_shutdown=True).should_shut_down
 
 
