@@ -1,5 +1,6 @@
 """Fixtures shared by all tests; each group lives in its own module."""
 
+import gc
 import importlib.util
 import os
 import re
@@ -85,6 +86,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if _is_tried_with(item, "snappy")]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what collecting made out of later collections of garbage, which tests ask for a thousand times."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_tried_with(item: pytest.Item, wanted: str) -> bool:

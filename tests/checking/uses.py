@@ -41,6 +41,8 @@ _OWN_PLACE = re.compile(r"\bROOT\b|\bPACKAGE\b|__file__|\bLISTS\b")
 _WORD = re.compile(r"\w+")
 _NAMING = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Constant)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Nodes that name nothing and have nothing below them that does: half of a tree.
+_LEAVES = (ast.Name, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 _WITH_DOCSTRINGS = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
 
@@ -253,8 +255,9 @@ def _nodes_that_run(tree: ast.AST, *, in_functions: bool = True) -> Iterator[ast
                 is_documented = (
                     name == "body" and isinstance(node, _WITH_DOCSTRINGS) and bool(value) and _is_text(value[0])
                 )
-                children += [child for child in value[is_documented:] if isinstance(child, ast.AST)]
-            elif isinstance(value, ast.AST) and value._fields:
+                below = value[1:] if is_documented else value
+                children += [child for child in below if isinstance(child, ast.AST) and not isinstance(child, _LEAVES)]
+            elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
                 children.append(value)
         left += reversed(children)
 
