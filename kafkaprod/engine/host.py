@@ -239,6 +239,11 @@ class Hosted:
         """The cluster as the producer knows it now: topics are those that it has sent to."""
         return self._host.engine.metadata.snapshot
 
+    def _request_metadata(self) -> None:
+        """Have the metadata read again, after the backoff at the latest. Never waits."""
+        self._host.engine.metadata.request_update()
+        self._host.engine.node_pool.wakeup()
+
     @property
     def _has_ended(self) -> bool:
         """Whether nothing is sent any more."""

@@ -39,7 +39,7 @@ BUDGETS: Final = {
     "broker/storage": 4200,
     "broker/window": 950,
     "cli": 4050,
-    "compat": 3330,
+    "compat": 3420,
     "compression": 360,
     "config": 3040,
     "engine": 4960,

@@ -269,6 +269,12 @@ async def test_names_that_frameworks_and_health_checks_look_at(servers: str, top
     await producer.send_and_wait(topic, b"x")
     task = producer._sender.sender_task
     assert task is not None
+    assert producer._sender._sender_task is task
+    await producer.client.bootstrap()
+    assert [f"{host}:{port}" for host, port in producer.client.hosts] == [servers]
+    node = producer.client.get_random_node()
+    assert node is not None
+    assert await producer.client.ready(node)
     assert not task.done()
     everywhere = list(producer._metadata.partitions_for_topic(topic))
     available = list(producer._metadata.available_partitions_for_topic(topic))

@@ -18,6 +18,7 @@ from kafka.future import Future as TheirFuture
 from kafka.partitioner.default import murmur2 as their_murmur2
 from kafka.producer.future import RecordMetadata as TheirMetadata
 
+from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.compat import kafka_python as compat
 from kafkaprod.compat.kafka_python import KafkaProducer, TopicPartition, errors
 from kafkaprod.compat.kafka_python.future import Future
@@ -293,3 +294,33 @@ def test_a_tracing_agent_finds_the_controller_after_a_send(servers: str, topic: 
     assert producer._metadata.partitions_for_topic(topic) == {0, 1, 2}
     assert producer._metadata.partitions_for_topic("none") is None
     producer.close()
+
+
+def test_names_that_scripts_and_health_checks_look_at(topic: str) -> None:
+    with EmbeddedBroker(topics={topic: 3}, record_requests=True) as broker:
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        producer.send(topic, b"x").get(10)
+        assert not producer._closed
+        assert producer._sender.is_alive()
+        client = producer._sender._client
+        assert client.check_version() >= (2, 0)
+        assert client.bootstrap_connected()
+        metadata = producer._metadata
+        (node,) = client.cluster.brokers()
+        assert metadata.broker_metadata(node.nodeId) == node
+        assert metadata.broker_metadata(99) is None
+        assert metadata.leader_for_partition(TopicPartition(topic, 2)) == node.nodeId
+        assert metadata.leader_for_partition(TopicPartition(topic, 3)) is None
+        assert metadata.leader_for_partition(TopicPartition("none", 0)) is None
+        assert metadata.cluster_id
+        assert producer._wait_on_metadata(topic, 1000) == {0, 1, 2}
+        mark = broker.mark()
+        metadata.request_update()
+        producer._sender.wakeup()
+        broker.wait_for_requests("METADATA", since=mark)
+        broker.kill()
+        with pytest.raises(errors.NoBrokersAvailable):
+            client.check_version()
+        producer.close(0)
+    assert producer._closed
+    assert not producer._sender.is_alive()

@@ -7,6 +7,7 @@ Faust does its CreateTopics, goes through aiokafka's own client, which connects 
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -21,15 +22,20 @@ _OPTIONS: Final = (
     *("ssl_context", "connections_max_idle_ms", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password"),
     "sasl_oauth_token_provider",
 )
-_REQUESTS: Final = ("send", "ready", "fetch_all_metadata", "coordinator_lookup", "add_topic", "set_topics")
+_REQUESTS: Final = ("bootstrap", "send", "ready", "fetch_all_metadata", "coordinator_lookup", "add_topic", "set_topics")
 
 
 class Cluster(KnownCluster):
     """Brokers and topics, with the methods of aiokafka's ClusterMetadata.
 
-    Topics that the producer has sent to are as it knows them now; others as the cluster described them when the first
-    of them was looked up.
+    Topics that the producer has sent to are as it knows them now. Others are as aiokafka's own client knows them once
+    that is connected, and until then as the cluster described them when the first of them was looked up.
+
+    Attributes:
+        theirs: The metadata of aiokafka's own client; None: it is not connected.
     """
+
+    theirs: Any = None
 
     def __init__(self, producer: AsyncProducer) -> None:
         super().__init__(producer)
@@ -41,19 +47,30 @@ class Cluster(KnownCluster):
 
     def topics(self) -> set[str]:
         """Return the names."""
-        return super().topics() | set(self._described)
+        return super().topics() | set(self._described if self.theirs is None else self.theirs.topics())
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions; None: there is no such topic."""
         known = super().partitions_for_topic(topic)
+        if known is None and self.theirs is not None:
+            others: set[int] | None = self.theirs.partitions_for_topic(topic)
+            return others
         info = self._described.get(topic) if known is None else None
         return known if info is None else {partition.number for partition in info.partitions}
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return those with a leader; None: there is no such topic."""
         known = super().available_partitions_for_topic(topic)
+        if known is None and self.theirs is not None:
+            others: set[int] | None = self.theirs.available_partitions_for_topic(topic)
+            return others
         info = self._described.get(topic) if known is None else None
         return known if info is None else {each.number for each in info.partitions if each.leader >= 0}
+
+    def __getattr__(self, name: str) -> Any:
+        if self.theirs is None or name.startswith("__"):
+            raise AttributeError(f"the cluster of kafkaprod.compat.aiokafka has no attribute {name!r}")
+        return getattr(self.theirs, name)
 
 
 class Client:
@@ -92,13 +109,23 @@ class Client:
         return await self._partitions_for(topic)
 
     @property
+    def hosts(self) -> list[tuple[str, int]]:
+        """The bootstrap servers."""
+        assert self._producer is not None, "the producer is not started"
+        return list(self._producer.config.bootstrap_servers)
+
+    def get_random_node(self) -> int | None:
+        """Return the node id of a broker; None: none is known. Health checks then ask whether it is ready()."""
+        nodes = [broker.nodeId for broker in self.cluster.brokers()]
+        return random.choice(nodes) if nodes else None
+
+    @property
     def cluster(self) -> Any:
         """The cluster's metadata; the first look at a topic that was not sent to waits, and so does the event loop."""
-        if self._original is not None:
-            return self._original.cluster
         if self._cluster is None:
             assert self._producer is not None, "the producer is not started"
             self._cluster = Cluster(self._producer)
+        self._cluster.theirs = None if self._original is None else self._original.cluster
         return self._cluster
 
     async def force_metadata_update(self) -> bool:

@@ -341,6 +341,11 @@ class Sender:
             self.end()
         return self._task
 
+    @property
+    def _sender_task(self) -> asyncio.Future[None] | None:
+        """The same, by its name in aiokafka's own tests and in older releases."""
+        return self.sender_task
+
 
 class TransactionContext:
     """`async with producer.transaction():`."""

@@ -16,6 +16,7 @@ from kafkaprod.compat.kafka_python import options
 from kafkaprod.compat.kafka_python.errors import BrokerResponseError, IllegalStateError, KafkaTimeoutError, translate
 from kafkaprod.compat.kafka_python.partitioner import adapt
 from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
+from kafkaprod.compat.kafka_python.producer.sender import Sender
 from kafkaprod.compat.known_cluster import KnownCluster
 from kafkaprod.structs import partition_of_key
 from kafkaprod.text import plain_text
@@ -75,6 +76,20 @@ class KafkaProducer:
     def _metadata(self) -> KnownCluster:
         """The cluster as it is known now; tracing agents look at its controller."""
         return KnownCluster(self._producer)
+
+    @property
+    def _closed(self) -> bool:
+        """Whether it was closed; health checks look at it."""
+        return self._is_closed
+
+    @property
+    def _sender(self) -> Sender:
+        """The thread that sends; health checks ask whether it lives."""
+        return Sender(self._producer)
+
+    def _wait_on_metadata(self, topic: str, max_wait_ms: float) -> set[int]:
+        """Return a topic's partitions. It waits as long as partitions_for(), whatever `max_wait_ms` says."""
+        return self.partitions_for(topic)
 
     def _serialize(self, serializer: Any, topic: str, *given: Any) -> Any:
         """Return bytes of `given`: headers and data, in kafka-python 2 the data alone. Tracing agents call it."""
