@@ -129,9 +129,9 @@ SPARK_TESTS = Step("spark tests", (*PYTEST, "tests/spark"))
 WHEEL = Step("wheel", (PYTHON, "-m", "tests.builds.wheel_smoke"))
 SIMULATION = Step("simulation", (PYTHON, "-m", "tests.simulation", "--seeds", "100", "--processes", "1"))
 FAR_LISTS = (
-    [INTEGRATION_TESTS],
+    [INTEGRATION_TESTS, CLUSTER_TESTS],
     [MORE_INTEGRATION_TESTS, DOCUMENTATION_TESTS],
-    [OTHER_TESTS, CLUSTER_TESTS],
+    [OTHER_TESTS],
     [SPARK_TESTS, SIMULATION, WHEEL],
 )
 FAR_STEPS = [step for steps in FAR_LISTS for step in steps]
