@@ -269,7 +269,6 @@ class Answers:
             attempts=ref.attempts,
             has_sequence=ref.producer[2] >= 0,
             is_first_outstanding=ref.is_first_outstanding,
-            partition_has_gap=ref.partition_needs_new_epoch,
             maybe_persisted=ref.maybe_persisted,
         )
         verdict = judge(failure.code, facts, self._retries)
@@ -291,6 +290,8 @@ class Answers:
 
     def _renumber(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Send a batch that was certainly rejected again under a new epoch, with those queued after it."""
+        if failure.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not ref.partition_needs_new_epoch:
+            _log_lost_records(ref)
         ref.forget_sequence()
         ref.requeue(now_ms, self._backoff_ms(ref))
         self._free_stuck_batches(ref.topic, ref.partition, now_ms)
@@ -319,7 +320,7 @@ class Answers:
         if failure.code == ErrorCode.UNKNOWN_PRODUCER_ID:
             ref.note_producer_unknown()
         if isinstance(failure.error, OutOfOrderSequenceError):
-            logger.error("%s[%d]: the broker misses earlier records of this producer", ref.topic, ref.partition)
+            _log_lost_records(ref)
 
     def _backoff_ms(self, ref: BatchRef) -> int:
         return self._backoff.delay_ms(ref.attempts, self._random)
@@ -339,3 +340,11 @@ class Answers:
             elif is_behind and ref.state == "closed" and not ref.forget_sequence():
                 code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 self._fail(ref, BatchFailure(code), now_ms)
+
+
+def _log_lost_records(ref: BatchRef) -> None:
+    logger.error(
+        "%s[%d]: the broker misses earlier records of this producer, which may be lost; what follows gets a new epoch",
+        ref.topic,
+        ref.partition,
+    )

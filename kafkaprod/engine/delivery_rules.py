@@ -9,13 +9,12 @@
 | anything else                                | FAIL                                                                |
 
 Sequence errors. OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that is not the first without an outcome: an earlier one is
-being retried, and this one waits for it. For the first one, a sequence before it is missing in the log. If the producer
-caused the gap (an earlier batch failed or expired) and every attempt of this batch was certainly rejected, the batch
-gets a new sequence under a new epoch; if some attempt may have been written the batch fails, because a second write
-could duplicate it. If the producer did not cause the gap, the broker has lost records or state: the batch fails with
-that reason, and the producer continues under a new epoch. INVALID_PRODUCER_EPOCH and UNKNOWN_PRODUCER_ID are
-treated as a gap the producer caused. Source: KIP-98, KIP-360, KAFKA-13574; TransactionManager. Java renumbers batches
-that may be written, and continues silently after lost state.
+being retried, and this one waits for it. For the first one, a sequence before it is missing in the log: an earlier
+batch failed or expired, or the broker has lost records that it acknowledged, which is logged as an error. If every
+attempt of this batch was certainly rejected, it gets a new sequence under a new epoch; if some attempt may have been
+written it fails, because a second write could duplicate it. So it is for INVALID_PRODUCER_EPOCH and
+UNKNOWN_PRODUCER_ID, whichever batch they are for. Source: KIP-98, KIP-360, KAFKA-13574; TransactionManager. Java
+renumbers batches that may be written, and says nothing of lost records.
 """
 
 from __future__ import annotations
@@ -36,6 +35,13 @@ MAYBE_PERSISTED: Final = frozenset(
     }
 )
 """Answers after which some replica's log may still have the records; the other known ones are certain rejections."""
+_RENUMBERING: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
 _KNOWN: Final = frozenset(ErrorCode)
 
 
@@ -56,7 +62,6 @@ class BatchFacts(NamedTuple):
     attempts: int
     has_sequence: bool
     is_first_outstanding: bool
-    partition_has_gap: bool
     maybe_persisted: bool
 
 
@@ -81,9 +86,7 @@ def judge(code: int, facts: BatchFacts, retries: int) -> BatchVerdict:
     if facts.has_sequence and has_tries:
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not facts.is_first_outstanding:
             return BatchVerdict.RETRY
-        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and facts.partition_has_gap and not facts.maybe_persisted:
-            return BatchVerdict.RENUMBER
-        if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID) and not facts.maybe_persisted:
+        if code in _RENUMBERING and not facts.maybe_persisted:
             return BatchVerdict.RENUMBER
     if describe(code).retriable and has_tries:
         return BatchVerdict.RETRY

@@ -22,48 +22,47 @@ PLAIN = BatchFacts(
     attempts=0,
     has_sequence=False,
     is_first_outstanding=True,
-    partition_has_gap=False,
     maybe_persisted=False,
 )
 NUMBERED = PLAIN._replace(has_sequence=True)
 ALL_FACTS = [
     BatchFacts(record_count, attempts, *flags)
     for record_count, attempts in product((1, 5), (0, 3, 4))
-    for flags in product((False, True), repeat=4)
+    for flags in product((False, True), repeat=3)
 ]
 
-# code -> verdicts for (no sequence, numbered and first, numbered and not first, numbered with a gap before it)
-ORDER = (PLAIN, NUMBERED, NUMBERED._replace(is_first_outstanding=False), NUMBERED._replace(partition_has_gap=True))
+# code -> verdicts for (no sequence, numbered and first, numbered and not first)
+ORDER = (PLAIN, NUMBERED, NUMBERED._replace(is_first_outstanding=False))
 TABLE = {
-    -1: (FAIL,) * 4,
-    2: (RETRY,) * 4,  # CORRUPT_MESSAGE
-    3: (RETRY,) * 4,  # UNKNOWN_TOPIC_OR_PARTITION
-    5: (RETRY,) * 4,
-    6: (RETRY,) * 4,
-    7: (RETRY,) * 4,
-    10: (SPLIT,) * 4,
-    13: (RETRY,) * 4,
-    17: (FAIL,) * 4,  # INVALID_TOPIC_EXCEPTION
-    18: (FAIL,) * 4,  # RECORD_LIST_TOO_LARGE
-    19: (RETRY,) * 4,
-    20: (RETRY,) * 4,
-    21: (FAIL,) * 4,  # INVALID_REQUIRED_ACKS
-    29: (FAIL,) * 4,  # TOPIC_AUTHORIZATION_FAILED
-    31: (FAIL,) * 4,
-    32: (FAIL,) * 4,  # INVALID_TIMESTAMP
-    43: (FAIL,) * 4,
-    45: (FAIL, FAIL, RETRY, RENUMBER),
-    46: (SUCCEED,) * 4,
-    47: (FAIL, RENUMBER, RENUMBER, RENUMBER),
-    56: (RETRY,) * 4,
-    59: (FAIL, RENUMBER, RENUMBER, RENUMBER),
-    74: (RETRY,) * 4,  # FENCED_LEADER_EPOCH
-    76: (FAIL,) * 4,  # UNSUPPORTED_COMPRESSION_TYPE
-    87: (FAIL,) * 4,  # INVALID_RECORD
-    89: (RETRY,) * 4,  # THROTTLING_QUOTA_EXCEEDED
-    90: (FAIL,) * 4,
-    100: (RETRY,) * 4,  # UNKNOWN_TOPIC_ID
-    999: (FAIL,) * 4,
+    -1: (FAIL,) * 3,
+    2: (RETRY,) * 3,  # CORRUPT_MESSAGE
+    3: (RETRY,) * 3,  # UNKNOWN_TOPIC_OR_PARTITION
+    5: (RETRY,) * 3,
+    6: (RETRY,) * 3,
+    7: (RETRY,) * 3,
+    10: (SPLIT,) * 3,
+    13: (RETRY,) * 3,
+    17: (FAIL,) * 3,  # INVALID_TOPIC_EXCEPTION
+    18: (FAIL,) * 3,  # RECORD_LIST_TOO_LARGE
+    19: (RETRY,) * 3,
+    20: (RETRY,) * 3,
+    21: (FAIL,) * 3,  # INVALID_REQUIRED_ACKS
+    29: (FAIL,) * 3,  # TOPIC_AUTHORIZATION_FAILED
+    31: (FAIL,) * 3,
+    32: (FAIL,) * 3,  # INVALID_TIMESTAMP
+    43: (FAIL,) * 3,
+    45: (FAIL, RENUMBER, RETRY),
+    46: (SUCCEED,) * 3,
+    47: (FAIL, RENUMBER, RENUMBER),
+    56: (RETRY,) * 3,
+    59: (FAIL, RENUMBER, RENUMBER),
+    74: (RETRY,) * 3,  # FENCED_LEADER_EPOCH
+    76: (FAIL,) * 3,  # UNSUPPORTED_COMPRESSION_TYPE
+    87: (FAIL,) * 3,  # INVALID_RECORD
+    89: (RETRY,) * 3,  # THROTTLING_QUOTA_EXCEEDED
+    90: (FAIL,) * 3,
+    100: (RETRY,) * 3,  # UNKNOWN_TOPIC_ID
+    999: (FAIL,) * 3,
 }
 
 
@@ -96,7 +95,7 @@ def test_every_code_with_every_fact_keeps_the_rules() -> None:
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_ID])
 def test_batch_that_may_be_written_is_failed_and_not_numbered_anew(code: int) -> None:
-    facts = NUMBERED._replace(partition_has_gap=True, maybe_persisted=True)
+    facts = NUMBERED._replace(maybe_persisted=True)
     assert judge(code, facts, 10) is FAIL
 
 

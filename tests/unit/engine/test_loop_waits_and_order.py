@@ -365,15 +365,41 @@ class TestPartsLeftOut:
 
 
 class TestLostNumbers:
-    def test_broker_that_lost_records_is_told_of_and_the_rest_goes_on_under_a_new_epoch(
+    def test_records_that_a_broker_lost_are_an_error_in_the_log_and_what_follows_gets_a_new_epoch(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         rig = Rig(enable_idempotence=True)
         acknowledged_once(rig)
-        lost, sent = rig.in_flight()
+        first, sent = rig.in_flight()
+        second, sent_second = rig.in_flight()
         rig.answer(sent, OUT_OF_ORDER)
+        rig.answer(sent_second, OUT_OF_ORDER)
         rig.turn()
-        assert isinstance(lost.exception(0), OutOfOrderSequenceError)
+        numbers = []
+        for _ in range(8):
+            rig.turn(300)
+            for again in rig.produce_requests:
+                numbers.append((epoch(again), sequence(again)))
+                rig.answer(again)
+        rig.turn()
+        assert numbers == [(1, 0), (1, 1)]
+        assert first.succeeded()
+        assert second.succeeded()
+        assert caplog.text.count("the broker misses earlier records") == 1
+
+    def test_a_batch_that_may_be_written_fails_where_the_broker_lost_records(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rig = Rig(enable_idempotence=True)
+        acknowledged_once(rig)
+        doubtful, sent = rig.in_flight()
+        rig.complete(sent, error=LOST, is_possibly_persisted=True)
+        for _ in range(4):
+            rig.turn(300)
+        (again,) = rig.produce_requests
+        rig.answer(again, OUT_OF_ORDER)
+        rig.turn()
+        assert isinstance(doubtful.exception(0), OutOfOrderSequenceError)
         assert "the broker misses earlier records" in caplog.text
         after = rig.send()
         for _ in range(3):
