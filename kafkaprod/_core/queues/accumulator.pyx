@@ -25,6 +25,7 @@ from kafkaprod._core.queues.batch cimport (
     OpenBatch,
     batch_append,
     batch_extend,
+    batch_fit,
     batch_hold,
     batch_move,
     batch_open,
@@ -192,7 +193,7 @@ cdef class Accumulator:
         """
         cdef OpenBatch *o = &p.open
         cdef Batch *b = o.batch
-        cdef Py_ssize_t body
+        cdef Py_ssize_t body, size
         cdef AppendStatus status
         cdef int64_t now_us
         cdef bint was_full
@@ -218,7 +219,8 @@ cdef class Accumulator:
             batch_move(b, CLOSED)
             p.first_class = LARGEST_CLASS
             events[0] |= EVENT_BATCH_FULL
-        b = batch_open(self.pool, p, r, min(p.batching.batch_size, most_batch(p)), ticket, &status)
+        size = min(p.batching.batch_size, most_batch(p))
+        b = batch_open(self.pool, p, r, size, ticket, &status)
         if b is NULL:
             return status
         now_us = now_ms * 1000 if now_ms != READ_CLOCK else monotonic_us()
@@ -238,6 +240,10 @@ cdef class Accumulator:
         p.incomplete_count += 1
         batch_append(o, r)
         events[0] |= p.batching.new_batch_events
+        if b.limit > size:      # the record alone may be a whole batch
+            batch_fit(b, size)
+            if b.is_full and p.head is b:
+                events[0] |= EVENT_BATCH_FULL
         return APPENDED
 
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,

@@ -48,6 +48,23 @@ def test_record_larger_than_the_batch_size_gets_its_own_batch():
     assert [len(values_of(request)) for request in engine.take_all()] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("partition", [0, -1])
+@pytest.mark.parametrize("batch_size", [0, 1, 70])
+def test_records_as_large_as_a_batch_go_alone(batch_size, partition):
+    engine = Engine(batch_size=batch_size)
+    for number in range(20):
+        engine.append(b"%03d" % number, partition)
+    assert [len(values_of(request)) for request in engine.take_all()] == [1] * 20
+
+
+def test_a_record_as_large_as_a_batch_does_not_linger():
+    engine = Engine(leaders=[2, 1], batch_size=500, linger_ms=1000)
+    engine.append(b"small")
+    assert engine.ready_nodes() == []
+    engine.append(b"x" * 500, 1)
+    assert engine.ready_nodes() == [1]
+
+
 def test_open_batch_costs_little():
     engine = Engine(leaders=[1] * 100, batch_size=262144)
     for partition in range(100):
