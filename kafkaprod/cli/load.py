@@ -84,7 +84,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
     )
     add = parser.add_argument
-    add("files", nargs="+", type=input_name, metavar="FILE", help="files, patterns, directories, pipes, or - for stdin")
+    add(
+        "files",
+        nargs="+",
+        type=input_name,
+        metavar="FILE",
+        help="files, patterns, directories, pipes, http:// and https:// addresses, or - for stdin",
+    )
     add("-t", "--topic", required=True, help="the topic to load into")
     add_cluster_arguments(parser)
     add_load_arguments(parser)
@@ -125,6 +131,9 @@ def _run(options: argparse.Namespace) -> int:
     )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
+    for note in dict.fromkeys(source.remote.note for source in sources if source.remote is not None):
+        if note:
+            print(f"kafkaprod load: {note}", file=sys.stderr)
     check_formats(options, sources)
     forms: set[str] = set()
     for source in sources:

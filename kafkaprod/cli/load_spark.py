@@ -31,6 +31,7 @@ from kafkaprod.loader.finding.paths import Listing
 from kafkaprod.loader.formats.readers import ReadOptions, read_rows
 from kafkaprod.loader.load import Load, describe_source
 from kafkaprod.loader.opening.errors import LoadError, missing_package
+from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.pipes import is_pipe_name
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.loader.positions.manifest import Manifest, PartitionState, Position
@@ -268,7 +269,8 @@ def _count_rows(job: SparkLoad, index: int) -> int:
     if source.format == "parquet" and source.compression == "none":
         import pyarrow.parquet as pq
 
-        return int(pq.ParquetFile(source.path).metadata.num_rows)
+        with open_source(source) as stream:
+            return int(pq.ParquetFile(stream).metadata.num_rows)
     is_text = source.format not in BINARY_FORMATS
     reading = (
         replace(job.reading, plan=RowPlan(RAW, delimiter=plan.delimiter, max_row_bytes=plan.max_row_bytes))

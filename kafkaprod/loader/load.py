@@ -222,13 +222,15 @@ def smaller_batches(size: int | None, options: Mapping[str, Any], error: Excepti
 
 def describe_source(source: Source) -> dict[str, Any]:
     """Return what must be the same of an input when a load is resumed."""
-    path = source.path if source.path == STDIN else os.path.abspath(source.path)
+    remote = source.remote
+    is_path = source.path != STDIN and remote is None
     return {
-        "path": path,
+        "path": os.path.abspath(source.path) if is_path else source.path,
         "member": source.member,
         "format": source.format,
         "compression": source.compression,
         "size": source.size,
         "mtime_ns": source.mtime_ns,
         "encoding": source.encoding,
+        **({} if remote is None else {"validator": remote.validator}),
     }

@@ -18,6 +18,9 @@ from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source, zip_members
 from kafkaprod.loader.opening.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
+from kafkaprod.loader.opening.remote.addresses import is_address, path_of
+from kafkaprod.loader.opening.remote.finding import find_object
+from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
 FORMATS: Final = ("lines", "jsonl", "json", "documents", "csv", "tsv", "parquet", "arrow", "orc", "avro")
@@ -116,6 +119,7 @@ def find_sources(
     encoding: str | None = None,
     column_types: Mapping[str, str] = MappingProxyType({}),
     table_version: int | None = None,
+    access: Access | None = None,
 ) -> list[Source]:
     """Find the inputs that names, globs and directories stand for, in order. Pipes are opened.
 
@@ -126,6 +130,7 @@ def find_sources(
         encoding: The encoding of all their texts; None: UTF-8.
         column_types: The types of columns, which those of folders' names have, too.
         table_version: The version of Delta tables, or the snapshot of Iceberg tables, to read; None: the newest.
+        access: How to read objects of other machines; None: without more headers.
 
     Raises:
         LoadRefusedError: Nothing matches, a format cannot be recognized, a pipe is named twice, or a table cannot be
@@ -135,7 +140,11 @@ def find_sources(
     options = InputOptions(format_name, compression, encoding)
     sources: list[Source] = []
     pipes: set[tuple[int, int]] = set()
+    access = access or Access()
     for name in names:
+        if is_address(name):
+            sources += _sources_of_address(name, options, access)
+            continue
         if is_delta_table(name):
             sources += _sources_of_delta_table(name, options, table_version)
             continue
@@ -172,6 +181,15 @@ def _sources_of_iceberg_table(name: str, options: InputOptions, snapshot_id: int
     for path, missing, columns, found in iceberg_files(name, snapshot_id):
         for source in _sources_at(path, options):
             yield replace(source, folder_columns=missing, table_version=found, table_columns=columns)
+
+
+def _sources_of_address(address: str, options: InputOptions, access: Access) -> Iterator[Source]:
+    remote, head = find_object(address, access, SHOWN_BYTES)
+    suffixes = _suffixes(path_of(address))
+    _check_no_tar(remote.name, suffixes, head)
+    codec = options.compression or _compression(remote.name, suffixes, head)
+    base = Source(remote.name, "", codec, size=remote.size, encoding=options.encoding, remote=remote)
+    yield from _with_formats(base, suffixes, head, options)
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:

@@ -17,6 +17,7 @@ from kafkaprod.loader.finding.delta_tables import LOG, is_delta_table
 from kafkaprod.loader.finding.iceberg_tables import METADATA, is_iceberg_table
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.pipes import STDIN
+from kafkaprod.loader.opening.remote.addresses import is_address
 from kafkaprod.loader.positions import manifest_file
 from kafkaprod.text import counted
 
@@ -51,6 +52,7 @@ class Listing:
             name
             for name in names
             if name != STDIN
+            and not is_address(name)
             and not is_delta_table(name)
             and not is_iceberg_table(name)
             and (os.path.isdir(name) or not os.path.lexists(name))

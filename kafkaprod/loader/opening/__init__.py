@@ -8,5 +8,6 @@ archives       zip archives, each opened once for all of its members
 encodings      text in other encodings as UTF-8
 pipes          inputs that can be read only once: stdin, FIFOs, process substitution
 prefix         compares the first bytes of a pipe with those that an earlier run read
+remote         objects of other machines, by their addresses
 errors         the errors that stop a load, and which of them another try may cure
 """

@@ -11,10 +11,11 @@ import weakref
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from typing import IO, Any, Final
 
 from kafkaprod.loader.opening.errors import LoadRefusedError
-from kafkaprod.loader.opening.pipes import STDIN, Pipe, open_stdin_file
+from kafkaprod.loader.opening.pipes import Pipe
 
 READ_BYTES: Final = 128 << 10
 ERRORS_OF_ZIP: Final = (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError)
@@ -29,13 +30,15 @@ class ZipArchive:
     def __reduce__(self) -> Any:
         return ZipArchive, ()
 
-    def open(self, path: str, name: str, pipe: Pipe | None) -> tuple[zipfile.ZipFile, io.RawIOBase | None]:
+    def open(
+        self, name: str, pipe: Pipe | None, open_raw: Callable[[], io.RawIOBase]
+    ) -> tuple[zipfile.ZipFile, io.RawIOBase | None]:
         """Return the archive, and its file; None: a pipe.
 
         Args:
-            path: Where it is.
             name: Its name, for messages.
             pipe: It is read from this one.
+            open_raw: Opens it, where it is no pipe.
 
         Raises:
             LoadRefusedError: It is no whole archive.
@@ -47,7 +50,7 @@ class ZipArchive:
                 if pipe is not None:
                     raw, file = None, pipe.spool()
                 else:
-                    raw = open_stdin_file() if path == STDIN else open(path, "rb", buffering=0)  # noqa: SIM115
+                    raw = open_raw()
                     file = stack.enter_context(io.BufferedReader(raw, READ_BYTES))
                 try:
                     archive = stack.enter_context(zipfile.ZipFile(file))

@@ -4,6 +4,7 @@ Whatever gives the bytes, `WholeInput` reads none only at the end, and only wher
 
 pipe            the writer has closed it, or died: a pipe cannot tell the two
 file            its size, time and inode are those that it was found with
+object          as many bytes were read as it had when it was found, all of that object (`remote`)
 compressed      the last stream ended, and nothing follows (`decompression`)
 zip             the member's length and checksum are those of the archive
 """
@@ -15,6 +16,7 @@ import io
 import os
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, Any, Final
 
 from kafkaprod.loader.opening.archives import ERRORS_OF_ZIP, ZipArchive, check_members
@@ -22,6 +24,7 @@ from kafkaprod.loader.opening.decompression import DecompressedStream
 from kafkaprod.loader.opening.encodings import UTF8, Utf8Stream
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.pipes import STDIN, open_stdin_file
+from kafkaprod.loader.opening.remote.remote_file import RemoteFile
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
 MOST_ROOM_BYTES: Final = 64 << 20
@@ -121,7 +124,7 @@ class WholeInput(io.RawIOBase):
     def check_unchanged(self) -> None:
         """Refuse a file that is no longer what it was. Raises LoadError."""
         if self._file is not None:
-            self._source.check_unchanged(os.fstat(self._file.fileno()))
+            _check_unchanged(self._source, self._file)
 
 
 @contextlib.contextmanager
@@ -136,12 +139,12 @@ def open_source(source: Source) -> Iterator[WholeInput]:
         stream: Any
         archive = source.archive or ZipArchive()
         if source.compression == "zip":
-            members, file = archive.open(source.path, source.name, source.pipe)
+            members, file = archive.open(source.name, source.pipe, partial(open_raw, source))
         else:
             raw = stack.enter_context(open_raw(source))
             file = None if source.pipe is not None else raw
-        if file is not None:
-            source.check_unchanged(os.fstat(file.fileno()))
+        if file is not None and source.remote is None:
+            _check_unchanged(source, file)
         if source.compression == "zip":
             stream = stack.enter_context(_open_member(members, source))
         elif source.compression == "none":
@@ -160,7 +163,16 @@ def open_raw(source: Source) -> io.RawIOBase:
     """Open an input as it is, compressed or not. Raises OSError, LoadError."""
     if source.pipe is not None:
         return source.pipe.open()
+    if source.remote is not None:
+        return RemoteFile(source.remote)
     return open_stdin_file() if source.path == STDIN else open(source.path, "rb", buffering=0)
+
+
+def _check_unchanged(source: Source, file: io.RawIOBase) -> None:
+    if isinstance(file, RemoteFile):
+        file.check_unchanged()
+    else:
+        source.check_unchanged(os.fstat(file.fileno()))
 
 
 def keep_digest(source: Source) -> None:
@@ -181,7 +193,7 @@ def keep_digest(source: Source) -> None:
 def zip_members(source: Source) -> list[zipfile.ZipInfo]:
     """Return the files of an archive. Raises LoadRefusedError: it is no whole archive, or not all can be read."""
     archive = source.archive or ZipArchive()
-    members = archive.open(source.path, source.name, source.pipe)[0].infolist()
+    members = archive.open(source.name, source.pipe, partial(open_raw, source))[0].infolist()
     check_members(members, source.name)
     return [info for info in members if not info.is_dir()]
 

@@ -10,6 +10,7 @@ from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.encodings import UTF8
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.pipes import STDIN, Pipe
+from kafkaprod.loader.opening.remote.objects import RemoteObject
 from kafkaprod.loader.opening.table_columns import TableColumn
 
 BINARY_FORMATS: Final = ("parquet", "arrow", "orc", "avro")
@@ -26,7 +27,7 @@ def is_inside(directory: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input: a file, a member of a zip archive, or a pipe (`-` is stdin).
+    """One input: a file, an object of another machine, a member of a zip archive, or a pipe (`-` is stdin).
 
     Attributes:
         size: Bytes of the file on disk; None where that is not known.
@@ -34,6 +35,7 @@ class Source:
         inode: Device and number of the file when it was found; None: not known, or not the same on all machines.
         encoding: The encoding of its text; None: not given, taken for UTF-8 and checked.
         pipe: The open pipe, if it can be read only once.
+        remote: The object, if it is one of another machine; then `path` is its name without secrets.
         archive: The zip archive that it is a member of, which all of them share.
         folder_columns: Name and value of the columns that its folders are named for: `year=2024`.
         table_version: The version of the Delta table, or the snapshot of the Iceberg table, that it is a file of; None:
@@ -50,6 +52,7 @@ class Source:
     encoding: str | None = None
     inode: tuple[int, int] | None = field(default=None, compare=False, repr=False)
     pipe: Pipe | None = field(default=None, compare=False, repr=False)
+    remote: RemoteObject | None = field(default=None, compare=False, repr=False)
     archive: ZipArchive | None = field(default=None, compare=False, repr=False)
     folder_columns: FolderColumns = ()
     table_version: int | None = field(default=None, compare=False)

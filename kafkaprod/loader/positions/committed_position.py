@@ -185,6 +185,8 @@ def digests_of_inputs(sources: Sequence[Source]) -> tuple[str, list[str]]:
     for source in sources:
         name = source.path.rpartition("/")[2]
         described = [name, source.member, source.format, source.compression, source.size, source.encoding]
+        if source.remote is not None:
+            described.append(source.remote.validator)
         content = json.dumps(described).encode() + b"\n"
         if source.pipe is None and source.size is not None:
             content += _ends_of(source)

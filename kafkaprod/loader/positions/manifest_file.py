@@ -19,10 +19,12 @@ from typing import Final
 
 from kafkaprod.loader.opening.errors import LoadError, LoadIsLockedError
 from kafkaprod.loader.opening.pipes import STDIN, is_pipe_name
+from kafkaprod.loader.opening.remote.addresses import identity, is_address, path_of
 from kafkaprod.loader.positions.manifest import Manifest
 
 SUFFIX: Final = ".load.json"
 _OWNER_ONLY: Final = 0o600
+MOST_STEM: Final = 120  # characters; a file name has at most 255 bytes
 _OPENING: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -36,7 +38,8 @@ class ManifestFile:
     def for_load(cls, names: Sequence[str], topic: str, state_dir: str | None) -> ManifestFile:
         """Return the file that belongs to some inputs and a topic: in `state_dir`, or beside the first input.
 
-        Where the directory of the input cannot be written, it is in $XDG_STATE_HOME/kafkaprod. The name does not depend
+        Where the directory of the input cannot be written, or the input is on another machine, it is in
+        $XDG_STATE_HOME/kafkaprod. The name does not depend
         on which files a directory has or a pattern matches: with one file more it is still the same load.
 
         Args:
@@ -47,9 +50,12 @@ class ManifestFile:
         Raises:
             LoadError: The first input is a pipe and there is no `state_dir`.
         """
-        paths = sorted(name if name == STDIN else os.path.abspath(name) for name in names)
+        paths = sorted(
+            identity(name) if is_address(name) else name if name == STDIN else os.path.abspath(name) for name in names
+        )
         digest = hashlib.sha256(b"\n".join(map(os.fsencode, paths))).hexdigest()
-        first = Path(os.path.abspath(names[0]))
+        is_remote = is_address(names[0])
+        first = Path(path_of(names[0]) if is_remote else os.path.abspath(names[0]))
         stem = "stdin" if names[0] == STDIN else re.sub(r"[*?\[\]]", "_", first.name)
         name = f".{stem}.{digest[:8]}.{topic}{SUFFIX}"
         if state_dir is not None:
@@ -59,6 +65,8 @@ class ManifestFile:
                 f"{'stdin' if names[0] == STDIN else names[0]} is a pipe: to resume such a load name a place for its "
                 "manifest with --state DIR, in every run, and give the same bytes again"
             )
+        if is_remote:
+            return cls(_state_home() / f"{stem[:MOST_STEM] or 'objects'}.{digest[:16]}.{topic}{SUFFIX}")
         beside = (first if first.is_dir() else _existing(first.parent)) / name
         elsewhere = _state_home() / f"{stem}.{digest[:16]}.{topic}{SUFFIX}"
         for path in (beside, elsewhere):

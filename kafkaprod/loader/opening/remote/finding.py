@@ -1,0 +1,63 @@
+"""Find an object by its address: what it is now, with its first bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from kafkaprod.loader.opening.errors import LoadRefusedError
+from kafkaprod.loader.opening.remote.addresses import WEB, checked_web_address, identity, scheme_of
+from kafkaprod.loader.opening.remote.objects import RemoteObject
+from kafkaprod.loader.opening.remote.spooled_objects import SpooledObject
+from kafkaprod.loader.opening.remote.web_objects import (
+    Access,
+    Asker,
+    WebObject,
+    first_answer,
+    found_of,
+    is_identity,
+)
+
+FIRST_S: Final = 20.0  # for an object of which nothing was read yet: its address may be wrong
+
+
+def find_object(address: str, access: Access, size: int) -> tuple[RemoteObject, bytes]:
+    """Return the object of an address, and its first bytes.
+
+    Args:
+        address: As the user gave it.
+        access: How to ask.
+        size: How many bytes.
+
+    Raises:
+        LoadRefusedError, LoadError: There is none, or it cannot be read.
+    """
+    if scheme_of(address) not in WEB:
+        raise LoadRefusedError(
+            f"{identity(address)}: a load reads no {scheme_of(address)}:// yet: copy the object to a file first"
+        )
+    address = checked_web_address(address)
+    asker = Asker(address, access)
+    first = replace(access.patience, all_s=min(access.patience.all_s, FIRST_S))
+    found = replace(access, patience=first).tries(asker.name).until_done(lambda: _find_once(asker, access, size))
+    if found is not None:
+        return found
+    spooled = SpooledObject(address, access)
+    return spooled, bytes(spooled.read_range(0, min(size, spooled.size), None))
+
+
+def _find_once(asker: Asker, access: Access, size: int) -> tuple[WebObject, bytes] | None:
+    """Return the object and its first bytes; None: it must be copied. Raises PassingError, LoadError."""
+    answer = first_answer(asker, size)
+    found = found_of(answer, answer.total)
+    has_ranges = answer.status == 206 or (answer.status == 416 and found.size == 0)
+    if not has_ranges or not is_identity(found, answer):
+        asker.drop(answer)
+        return None
+    remote = WebObject(asker.address, access, found, asker)
+    room = bytearray(min(size, found.size))
+    if room:
+        remote.take(answer, 0, memoryview(room))
+    else:
+        asker.drop(answer)
+    return remote, bytes(room)
