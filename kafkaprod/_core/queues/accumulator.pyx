@@ -240,10 +240,8 @@ cdef class Accumulator:
         p.incomplete_count += 1
         batch_append(o, r)
         events[0] |= p.batching.new_batch_events
-        if b.limit > size:      # the record alone may be a whole batch
-            batch_fit(b, size)
-            if b.is_full and p.head is b:
-                events[0] |= EVENT_BATCH_FULL
+        if b.limit > size and batch_fit(b, size) and p.head is b:
+            events[0] |= EVENT_BATCH_FULL
         return APPENDED
 
     cdef AppendStatus append_sticky(self, TopicQueues topic, const RecordView *r, int64_t now_ms, int64_t ticket,

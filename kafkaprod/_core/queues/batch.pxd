@@ -185,7 +185,7 @@ cdef Batch *batch_open(BufferPool pool, Partition *partition, const RecordView *
                        int64_t ticket, AppendStatus *status) noexcept nogil
 cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, Py_ssize_t most,
                                int64_t ticket) noexcept nogil
-cdef void batch_fit(Batch *b, Py_ssize_t batch_size) noexcept nogil
+cdef bint batch_fit(Batch *b, Py_ssize_t batch_size) noexcept nogil
 cdef int batch_move(Batch *b, BatchState state) noexcept nogil
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil
 cdef void batch_release_memory(Batch *b, BufferPool pool) noexcept nogil

@@ -153,12 +153,13 @@ cdef AppendStatus batch_extend(Batch *b, BufferPool pool, Py_ssize_t need, Py_ss
     return APPENDED
 
 
-cdef void batch_fit(Batch *b, Py_ssize_t batch_size) noexcept nogil:
-    """Take back the room that the first record was given beyond `batch_size` and does not need."""
+cdef bint batch_fit(Batch *b, Py_ssize_t batch_size) noexcept nogil:
+    """Take back the room that the first record was given beyond `batch_size`; return whether it is a batch alone."""
     cdef Py_ssize_t size = batch_size_bytes(b)
     b.limit = batch_size if batch_size > size else size
     b.is_full = size >= batch_size
     b.partition.open.end = _end_of_tail(b)
+    return b.is_full
 
 
 cdef Py_ssize_t batch_size_bytes(const Batch *b) noexcept nogil:
