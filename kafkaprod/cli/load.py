@@ -89,7 +89,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         nargs="+",
         type=input_name,
         metavar="FILE",
-        help="files, patterns, directories, pipes, http:// and https:// addresses, or - for stdin",
+        help="files, patterns, directories, pipes, addresses (https://, s3://, gs://, az://), or - for stdin",
     )
     add("-t", "--topic", required=True, help="the topic to load into")
     add_cluster_arguments(parser)

@@ -29,6 +29,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     PACKAGE: ("tests/unit/test_compression.py", "tests/unit/_core", "tests/integration/test_producer_api.py"),
     "arrow": ("tests/unit/tables", "tests/unit/_core/columns", "tests/integration/test_send_table.py"),
     "avro": ("tests/unit/loader/formats/test_avro_files.py", "tests/property/test_avro_rows.py"),
+    **dict.fromkeys(("azure", "gcs", "s3"), ("tests/unit/loader/opening/remote", "tests/unit/loader/finding")),
     "charts": ("tests/unit/cli/test_main.py", "tests/integration/test_commands.py"),
     "delta": ("tests/unit/loader/finding/test_delta_tables.py", "tests/integration/test_load_delta_tables.py"),
     "gzip": ("tests/unit/test_compression.py", "tests/unit/test_compression_attacks.py"),

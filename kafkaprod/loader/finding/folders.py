@@ -34,6 +34,15 @@ def folder_columns(below: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(found.items())
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is no data, by the rule of Spark, Hive and pyarrow.
+
+    So begin the names of what jobs write and have not committed, of checkpoints and of metadata. A folder of a column
+    whose name begins with an underscore is data.
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
 def _text(part: str, path: str) -> str:
     try:
         text = unquote(part, errors="strict")

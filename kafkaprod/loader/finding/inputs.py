@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkaprod.loader.finding.delta_tables import delta_files, is_delta_table
-from kafkaprod.loader.finding.folders import check_same_columns, folder_columns, typed_columns
+from kafkaprod.loader.finding.folders import check_same_columns, folder_columns, is_hidden, typed_columns
 from kafkaprod.loader.finding.iceberg_tables import iceberg_files, is_iceberg_table
-from kafkaprod.loader.finding.paths import find_paths, is_hidden
+from kafkaprod.loader.finding.object_folders import find_objects
+from kafkaprod.loader.finding.paths import find_paths
 from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source, zip_members
 from kafkaprod.loader.opening.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
 from kafkaprod.loader.opening.remote.addresses import is_address, path_of
-from kafkaprod.loader.opening.remote.finding import find_object
 from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
@@ -141,9 +141,12 @@ def find_sources(
     sources: list[Source] = []
     pipes: set[tuple[int, int]] = set()
     access = access or Access()
+    found: list[Source]
     for name in names:
         if is_address(name):
-            sources += _sources_of_address(name, options, access)
+            found = list(_sources_of_address(name, options, access))
+            check_same_columns(found)
+            sources += found
             continue
         if is_delta_table(name):
             sources += _sources_of_delta_table(name, options, table_version)
@@ -151,7 +154,7 @@ def find_sources(
         if is_iceberg_table(name):
             sources += _sources_of_iceberg_table(name, options, table_version)
             continue
-        found: list[Source] = []
+        found = []
         for path, below in find_paths([name]):
             if is_pipe_name(path):
                 identity = pipe_identity(path)
@@ -184,12 +187,13 @@ def _sources_of_iceberg_table(name: str, options: InputOptions, snapshot_id: int
 
 
 def _sources_of_address(address: str, options: InputOptions, access: Access) -> Iterator[Source]:
-    remote, head = find_object(address, access, SHOWN_BYTES)
-    suffixes = _suffixes(path_of(address))
-    _check_no_tar(remote.name, suffixes, head)
-    codec = options.compression or _compression(remote.name, suffixes, head)
-    base = Source(remote.name, "", codec, size=remote.size, encoding=options.encoding, remote=remote)
-    yield from _with_formats(base, suffixes, head, options)
+    for remote, head, below in find_objects(address, access, SHOWN_BYTES):
+        suffixes = _suffixes(path_of(remote.name))
+        _check_no_tar(remote.name, suffixes, head)
+        codec = options.compression or _compression(remote.name, suffixes, head)
+        base = Source(remote.name, "", codec, size=remote.size, encoding=options.encoding, remote=remote)
+        columns = folder_columns(below)
+        yield from (replace(source, folder_columns=columns) for source in _with_formats(base, suffixes, head, options))
 
 
 def _sources_of_pipe(path: str, options: InputOptions) -> Iterator[Source]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Self
 
 from kafkaprod.loader.finding.delta_tables import LOG, is_delta_table
+from kafkaprod.loader.finding.folders import is_hidden
 from kafkaprod.loader.finding.iceberg_tables import METADATA, is_iceberg_table
+from kafkaprod.loader.finding.object_folders import is_listed, list_objects
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.pipes import STDIN
-from kafkaprod.loader.opening.remote.addresses import is_address
+from kafkaprod.loader.opening.remote.addresses import identity, is_address
+from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.positions import manifest_file
 from kafkaprod.text import counted
 
@@ -37,17 +40,20 @@ class Listing:
     Attributes:
         names: The folders and patterns, as the user gave them.
         paths: The files that were there.
+        addresses: The folders and patterns of stores.
     """
 
     names: tuple[str, ...] = ()
     paths: frozenset[str] = frozenset()
+    addresses: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Self:
-        """Return what is there now. Raises as `find_paths`.
+        """Return what is there now; objects are added by `with_files`. Raises as `find_paths`.
 
         A Delta or Iceberg table is left out: a load has one version of it, and what comes meanwhile is another's.
         """
+        names = tuple(names)
         lists = tuple(
             name
             for name in names
@@ -57,7 +63,8 @@ class Listing:
             and not is_iceberg_table(name)
             and (os.path.isdir(name) or not os.path.lexists(name))
         )
-        return cls(lists, frozenset(path for path, _ in find_paths(lists)))
+        addresses = tuple(name for name in names if is_address(name) and is_listed(name, Access()))
+        return cls(lists, frozenset(path for path, _ in find_paths(lists)), addresses)
 
     def with_files(self, paths: Iterable[str]) -> Self:
         """Return one that has other files, too."""
@@ -76,6 +83,9 @@ class Listing:
         for name in self.names:
             found = _files_of(name) if os.path.isdir(name) else _matches(name)
             came += [path for path in found if path not in self.paths and os.path.abspath(path) not in known]
+        for address in self.addresses:
+            found = [identity(place) for place, _, _ in list_objects(address, Access())]
+            came += [path for path in found if path not in self.paths]
         if came:
             raise LoadError(
                 f"{counted(len(came), 'file')} came while the input was read, {came[0]} first: what came is not in the "
@@ -111,15 +121,6 @@ def find_paths(names: Sequence[str]) -> Iterator[tuple[str, str]]:
                 raise LoadRefusedError(f"no file matches {name}")
             _check_are_in_no_table({os.path.dirname(os.path.abspath(path)) for path in found})
             yield from ((path, os.sep.join(path.strip(os.sep).split(os.sep)[named:])) for path in found)
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is no data, by the rule of Spark, Hive and pyarrow.
-
-    So begin the names of what jobs write and have not committed, of checkpoints and of metadata. A folder of a column
-    whose name begins with an underscore is data.
-    """
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _check_are_in_no_table(directories: Iterable[str]) -> None:

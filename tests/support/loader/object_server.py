@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, unquote
+from xml.sax.saxutils import escape
 
 OLD = "Sat, 01 Jan 2022 00:00:00 GMT"
 
@@ -75,9 +77,30 @@ class ObjectServer:
 
         self.faults.append(only)
 
+    def listing(self, bucket: str, query: dict[str, list[str]]) -> bytes:
+        """The keys of a bucket, as S3 lists them, two at a time."""
+        prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
+        start = bucket.rstrip("/") + "/"
+        keys = sorted(path.removeprefix(start) for path in self.objects if path.startswith(start + prefix))
+        page = [key for key in keys if key > after][:2]
+        more = page and page[-1] != keys[-1]
+        entries = "".join(
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2022-01-01T00:00:00.000Z</LastModified>"
+            f"<ETag>{escape(self.etag(start + key))}</ETag><Size>{len(self.objects[start + key])}</Size></Contents>"
+            for key in page
+        )
+        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        text = (
+            f"<ListBucketResult><IsTruncated>{str(bool(more)).lower()}</IsTruncated>{token}{entries}</ListBucketResult>"
+        )
+        return text.encode()
+
     def reply(self, asked: Asked) -> Reply:
         """The answer to a request, before faults."""
-        path = asked.path.partition("?")[0]
+        path, _, query = asked.path.partition("?")
+        path = unquote(path)
+        if "list-type=2" in query:
+            return Reply(200, {"Content-Type": "application/xml"}, self.listing(path, parse_qs(query)))
         if path not in self.objects:
             return Reply(404, {}, b"no such object")
         content = self.objects[path]
@@ -124,6 +147,9 @@ def object_server(objects: dict[str, bytes] | None = None, **options: Any) -> It
                 threading.Event().wait(reply.delay_s)
             self._send(reply)
 
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def _send(self, reply: Reply) -> None:
             self.send_response(reply.status)
             headers = {"Content-Length": str(len(reply.body)), **reply.headers}
@@ -131,6 +157,8 @@ def object_server(objects: dict[str, bytes] | None = None, **options: Any) -> It
                 if value:
                     self.send_header(name, value)
             self.end_headers()
+            if self.command == "HEAD":
+                return
             self.wfile.write(reply.body if reply.sent_bytes is None else reply.body[: reply.sent_bytes])
             if reply.sent_bytes is not None or not headers["Content-Length"]:
                 self.close_connection = True

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from typing import Any
 
-from kafkaprod.loader.opening.errors import LoadRefusedError
-from kafkaprod.loader.opening.remote.addresses import WEB, checked_web_address, identity, scheme_of
+from kafkaprod.loader.opening.remote.addresses import WEB, checked_web_address, scheme_of
 from kafkaprod.loader.opening.remote.objects import RemoteObject
 from kafkaprod.loader.opening.remote.spooled_objects import SpooledObject
+from kafkaprod.loader.opening.remote.store_objects import find_store_object
 from kafkaprod.loader.opening.remote.web_objects import (
     Access,
     Asker,
@@ -18,28 +17,24 @@ from kafkaprod.loader.opening.remote.web_objects import (
     is_identity,
 )
 
-FIRST_S: Final = 20.0  # for an object of which nothing was read yet: its address may be wrong
 
-
-def find_object(address: str, access: Access, size: int) -> tuple[RemoteObject, bytes]:
+def find_object(address: str, access: Access, size: int, meta: Any = None) -> tuple[RemoteObject, bytes]:
     """Return the object of an address, and its first bytes.
 
     Args:
         address: As the user gave it.
         access: How to ask.
         size: How many bytes.
+        meta: What its store says of it; None: it is not known, or no object of a store.
 
     Raises:
         LoadRefusedError, LoadError: There is none, or it cannot be read.
     """
     if scheme_of(address) not in WEB:
-        raise LoadRefusedError(
-            f"{identity(address)}: a load reads no {scheme_of(address)}:// yet: copy the object to a file first"
-        )
+        return find_store_object(address, access, size, meta)
     address = checked_web_address(address)
     asker = Asker(address, access)
-    first = replace(access.patience, all_s=min(access.patience.all_s, FIRST_S))
-    found = replace(access, patience=first).tries(asker.name).until_done(lambda: _find_once(asker, access, size))
+    found = access.first_tries(asker.name).until_done(lambda: _find_once(asker, access, size))
     if found is not None:
         return found
     spooled = SpooledObject(address, access)

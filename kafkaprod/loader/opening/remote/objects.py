@@ -98,7 +98,7 @@ class RemoteObject(Protocol):
         name: For messages and manifests, without secrets.
         size: In bytes.
         validator: What another object of its name would not have: `etag:…`, `version:…`, `modified:…`, `sha256:…`.
-        traffic: What was read.
+        counts: What was read.
         is_near: Whether its bytes are on this machine, so that nothing is read ahead.
         note: What the user should know of how it is read; empty: nothing.
     """
@@ -106,7 +106,7 @@ class RemoteObject(Protocol):
     name: str
     size: int
     validator: str
-    traffic: RangeCounts
+    counts: RangeCounts
     is_near: bool
     note: str
 
@@ -144,14 +144,14 @@ class Tries:
 
     Args:
         name: The object's, for messages.
-        traffic: Counts.
+        counts: Counts.
         patience: How long to try.
         closing: Ends the pauses.
     """
 
-    def __init__(self, name: str, traffic: RangeCounts, patience: RangePatience, closing: Closing) -> None:
+    def __init__(self, name: str, counts: RangeCounts, patience: RangePatience, closing: Closing) -> None:
         self._name = name
-        self._traffic = traffic
+        self._counts = counts
         self._patience = patience
         self._closing = closing
         self._pause_s = patience.first_pause_s
@@ -159,7 +159,7 @@ class Tries:
 
     def came(self, size: int) -> None:
         """Count bytes that came."""
-        self._traffic.add(size=size)
+        self._counts.add(size=size)
         self._last_s, self._pause_s = self._patience.now_s(), self._patience.first_pause_s
 
     def failed(self, error: PassingError) -> None:
@@ -171,7 +171,7 @@ class Tries:
                 f"{self._name} cannot be read: {error}; no byte has come for {silent_s:.0f} s. When its server answers "
                 "again, --resume continues a load that has begun"
             ) from ConnectionError(str(error))
-        self._traffic.add(retries=1)
+        self._counts.add(retries=1)
         if self._closing.wait(wait_s):
             raise LoadError(f"{self._name}: it was closed while it was read") from error
         self._pause_s = min(self._pause_s * 2, MOST_PAUSE_S)

@@ -30,7 +30,7 @@ class SpooledObject:
     def __init__(self, address: str, access: Access, validator: str = "") -> None:
         self._asker = Asker(address, access)
         self.name = self._asker.name
-        self.traffic = access.traffic
+        self.counts = access.counts
         self._access = access
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._file.close)

@@ -19,7 +19,7 @@ import re
 import ssl
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
@@ -44,6 +44,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)"
 _DRAINED_BYTES: Final = 64 << 10  # of an answer that is not wanted, to keep its connection
 _READ_BYTES: Final = 1 << 20
 _OLD_S: Final = 60
+FIRST_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,24 @@ class Access:
     Attributes:
         headers: For the first origin of each address.
         patience: How long to wait.
-        traffic: Counts.
+        counts: Counts.
     """
 
     headers: tuple[HeaderSource, ...] = ()
     patience: RangePatience = field(default_factory=RangePatience)
-    traffic: RangeCounts = field(default_factory=RangeCounts, compare=False)
+    counts: RangeCounts = field(default_factory=RangeCounts, compare=False)
 
     def __reduce__(self) -> Any:
         return Access, (self.headers, self.patience)
 
     def tries(self, name: str, closing: Closing | None = None) -> Tries:
         """Return what tries again to read an object."""
-        return Tries(name, self.traffic, self.patience, closing or Closing())
+        return Tries(name, self.counts, self.patience, closing or Closing())
+
+    def first_tries(self, name: str) -> Tries:
+        """Return the same for an object of which nothing was read yet: its address may be wrong."""
+        patience = replace(self.patience, all_s=min(self.patience.all_s, FIRST_S))
+        return Tries(name, self.counts, patience, Closing())
 
 
 class WebFound(NamedTuple):
@@ -161,7 +167,7 @@ class Asker:
                 if isinstance(error, ssl.SSLCertVerificationError):
                     raise LoadError(f"{self.name}: the certificate is refused: {error.verify_message}") from error
                 raise PassingError(_why(error)) from error
-            self._access.traffic.add(requests=1)
+            self._access.counts.add(requests=1)
             found = {name.lower(): value for name, value in response.getheaders()}
             return RangeAnswer(response.status, response.reason, found, response, connection, address)
         raise AssertionError
@@ -232,7 +238,7 @@ class WebObject:
         self.name = identity(address)
         self.size = found.size
         self.validator = f"etag:{found.etag}" if found.etag else f"modified:{found.modified}"
-        self.traffic = access.traffic
+        self.counts = access.counts
         self._access = access
         self._found = found
         self._asker = asker or Asker(address, access)
@@ -288,7 +294,7 @@ class WebObject:
         except LoadError:
             answer.connection.close()
             raise
-        self._asker.pieces(answer, room, came or (lambda count: self.traffic.add(size=count)))
+        self._asker.pieces(answer, room, came or (lambda count: self.counts.add(size=count)))
 
     def _check(self, answer: RangeAnswer, start: int, end: int) -> None:
         """Compare an answer with what the object was. Raises LoadError."""

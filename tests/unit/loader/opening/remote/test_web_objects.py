@@ -116,8 +116,8 @@ def test_a_cut_connection_is_continued_at_the_byte_that_lacks(server: ObjectServ
     server.once(cut(after), 3)
     assert content_of(source) == TEXT
     assert source.remote is not None
-    assert source.remote.traffic.retry_count >= 3
-    assert source.remote.traffic.byte_count == len(TEXT) + 512  # nothing twice but what recognized the format
+    assert source.remote.counts.retry_count >= 3
+    assert source.remote.counts.byte_count == len(TEXT) + 512  # nothing twice but what recognized the format
 
 
 def test_a_connection_that_is_always_cut_ends_the_load_for_a_reason_that_may_pass(server: ObjectServer) -> None:
