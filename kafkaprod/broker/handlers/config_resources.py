@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kafkaprod.broker.calls.limits import MAX_ID_CHARS
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.cluster.topics import Topic, refuse_internal
+from kafkaprod.broker.cluster.topics import Topic, check_name, refuse_internal
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.settings import broker_options, topic_options
 from kafkaprod.broker.settings.client_metrics import MAX_SUBSCRIPTIONS, check_match, check_metrics
@@ -179,6 +179,7 @@ def resource_names(broker: Broker, kind: int) -> list[str]:
 def _topic(broker: Broker, name: str) -> Topic:
     topic = broker.topics.get(name)
     if topic is None:
+        check_name(name)
         raise RequestRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"This server does not host topic '{name}'.")
     return topic
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
+from kafkaprod.broker.cluster.topics import is_legal_name
 from kafkaprod.broker.storage.producers.producer_entry import ProducerEntry
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -36,6 +37,8 @@ def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.topics.partition(topic, index)
     if partition is None:
+        if not is_legal_name(topic):
+            return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         return PartitionResponse(
             partition_index=index,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

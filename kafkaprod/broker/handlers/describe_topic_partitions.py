@@ -7,7 +7,7 @@ from typing import Any, Final
 from kafkaprod.broker.calls.request import ClientRequest, Lane
 from kafkaprod.broker.cluster.broker import Broker
 from kafkaprod.broker.cluster.nodes import NO_LEADER, replicas_of
-from kafkaprod.broker.cluster.topics import Topic
+from kafkaprod.broker.cluster.topics import Topic, is_legal_name
 from kafkaprod.broker.handlers.authorization import Authorizer, Handle, ItemRight, RefuseRequest
 from kafkaprod.broker.handlers.refusals import refuse
 from kafkaprod.broker.settings import acls
@@ -78,7 +78,8 @@ def authorize(authorizer: Authorizer, call: Handle, deny: RefuseRequest) -> Any:
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
 
 
 def _describe(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:

@@ -13,8 +13,10 @@ from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
@@ -170,6 +172,24 @@ def test_topics_are_described_in_pages(box: BrokerWithoutSockets) -> None:
         (TOPIC, 0, 2),
         ("zz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("zz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("a/b", 17), ("..", 17), ("x" * 250, 17)]
+)
+def test_a_name_that_no_topic_can_have_is_said_to_be_one(box: BrokerWithoutSockets, name: str, expected: int) -> None:
+    by_page = describe_topic_partitions.DescribeTopicPartitionsRequest(
+        topics=[describe_topic_partitions.TopicRequest(name=name)]
+    )
+    page = box.ask(by_page, describe_topic_partitions.DescribeTopicPartitionsResponse, 0)
+    assert page.topics[0].error_code == expected
+    topic = describe_producers.TopicRequest(name=name, partition_indexes=[0])
+    of_producers = describe_producers.DescribeProducersRequest(topics=[topic])
+    answer = box.ask(of_producers, describe_producers.DescribeProducersResponse, 0)
+    assert answer.topics[0].partitions[0].error_code == expected
+    resource = describe_configs.DescribeConfigsResource(resource_type=2, resource_name=name)
+    of_options = describe_configs.DescribeConfigsRequest(resources=[resource])
+    assert box.ask(of_options, describe_configs.DescribeConfigsResponse, 4).results[0].error_code == expected
 
 
 @pytest.mark.parametrize(
