@@ -46,6 +46,7 @@ from kafkaprod.loader.formats.readers import SEPARATOR_LINE, ReadOptions, check_
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
 from kafkaprod.loader.opening.pipes import input_name
+from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.manifest import Manifest
 from kafkaprod.loader.positions.manifest_file import ManifestFile
@@ -128,6 +129,7 @@ def _run(options: argparse.Namespace) -> int:
         options.encoding,
         reading.column_types,
         options.table_version,
+        Access(headers=tuple(options.http_header)),
     )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]

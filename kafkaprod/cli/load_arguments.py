@@ -13,14 +13,19 @@ from typing import Any
 
 from kafkaprod.cli.producer_arguments import above_zero, count, whole
 from kafkaprod.compression import CODEC_LIST
+from kafkaprod.config.secret_sources import VARIABLE, is_allowed_in_process
 from kafkaprod.errors import ConfigError
 from kafkaprod.loader.finding.expected import Expected
 from kafkaprod.loader.finding.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.encodings import encoding_name
+from kafkaprod.loader.opening.remote.connections import HeaderSource
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, JSON, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS = ("accept-encoding", "host", "if-match", "if-unmodified-since", "range")
 
 
 def add_load_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +69,8 @@ def _add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of Delta tables, or the id of a snapshot of Iceberg tables (default: the newest)",
     )
+    add("--http-header", action="append", type=_http_header, default=[], metavar="NAME=env:VARIABLE",
+        help="sent to the host of an https:// address, and to no other; repeatable")  # fmt: skip
     typing = group.add_mutually_exclusive_group()
     typing.add_argument("--text-columns", action="store_true", help="other CSV columns are text (the default)")
     typing.add_argument(
@@ -296,6 +303,16 @@ def _encoding(text: str) -> str:
         return encoding_name(text)
     except LookupError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _http_header(text: str) -> HeaderSource:
+    name, _, place = text.partition("=")
+    variable = place.removeprefix("env:")
+    if not _HEADER.fullmatch(name) or variable in ("", place) or name.lower() in _OWN_HEADERS:
+        raise argparse.ArgumentTypeError("use NAME=env:VARIABLE: a secret is never an argument, which all users see")
+    if not is_allowed_in_process(place):
+        raise argparse.ArgumentTypeError(f"{place} is not allowed: the variable {VARIABLE} does not name that place")
+    return HeaderSource(name, variable)
 
 
 def _sha256(text: str) -> str:

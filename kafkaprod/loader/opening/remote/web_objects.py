@@ -224,7 +224,9 @@ class Asker:
     def _value_of(self, header: HeaderSource) -> str:
         value = os.environ.get(header.variable)
         if value is None:
-            raise LoadError(f"--http-header {header.name}: the environment has no variable {header.variable}")
+            raise LoadRefusedError(f"--http-header {header.name}: the environment has no variable {header.variable}")
+        if not value.isascii() or not value.isprintable():
+            raise LoadRefusedError(f"--http-header {header.name}: what {header.variable} has cannot be in a header")
         return value
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import pickle
 import threading
+import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet
 import pytest
 
 from kafkaprod.loader.finding.inputs import find_sources
@@ -305,3 +314,46 @@ def test_a_redirect_leads_to_the_object(server: ObjectServer) -> None:
     assert content_of(source) == TEXT
     assert sum(asked.path == NAME for asked in server.asked) == 1  # when it was found
     assert source.path == server.url(NAME)
+
+
+def files() -> dict[str, bytes]:
+    """An input of each format, larger than a range."""
+    table = pa.table({"id": list(range(60_000)), "text": [f"text {number}" for number in range(60_000)]})
+    found: dict[str, bytes] = {}
+    for name, write in (
+        ("a.parquet", partial(pyarrow.parquet.write_table, row_group_size=25_000)),
+        ("a.orc", pyarrow.orc.write_table),
+        ("a.arrow", partial(pyarrow.feather.write_feather, compression="uncompressed")),
+        ("a.csv", pyarrow.csv.write_csv),
+    ):
+        sink = io.BytesIO()
+        write(table, sink)
+        found[name] = sink.getvalue()
+    rows = io.BytesIO()
+    schema = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "int"}]}
+    fastavro.writer(rows, schema, [{"id": number} for number in range(60_000)], sync_interval=1000)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr("a.csv", found["a.csv"])
+        members.writestr("b.jsonl", TEXT)
+    found |= {"a.avro": rows.getvalue(), "a.zip": archive.getvalue(), "a.csv.xz": lzma.compress(found["a.csv"])}
+    return found | {"a.parquet.gz": gzip.compress(found["a.parquet"]), "a.json": b"[" + b",".join(ROWS) + b"]"}
+
+
+@pytest.mark.parametrize("name", list(files()))
+def test_each_format_has_the_rows_that_the_file_has(server: ObjectServer, tmp_path: Path, name: str) -> None:
+    content = files()[name]
+    (tmp_path / name).write_bytes(content)
+    server.objects[f"/{name}"] = content
+    local, remote = find_sources([str(tmp_path / name)]), find_sources([server.url(f"/{name}")], access=access())
+    assert [rows_of(source) for source in remote] == [rows_of(source) for source in local]
+    assert all(rows_of(source) for source in local)
+    if ".gz" not in name and ".xz" not in name:
+        server.objects[f"/{name}"] = content[:-1] + b"?"
+        with pytest.raises(LoadError, match="replaced"):
+            rows_of(remote[-1] if name != "a.zip" else find_again(remote[-1]))
+
+
+def find_again(source: Source) -> Source:
+    """The same input, with nothing open: an archive stays open as long as it is known."""
+    return pickle.loads(pickle.dumps(source))
