@@ -257,6 +257,7 @@ def _work(
     options.proof = None if options.report is None else proof_of(options, client)
     if _counts_spread(options):
         load.report.spread = Spread()
+    load.report.remote = next((source.remote.counts for source in sources if source.remote is not None), None)
     try:
         work()
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,9 +50,15 @@ def test_a_load_that_stopped_goes_on_with_the_same_object(rig: LoadRig, server: 
     assert stopped.code == 1
     assert "answers 403" in stopped.err
     server.faults.clear()
+    asked_before = len(server.asked)
     again = f"{server.url(NAME)}?X-Amz-Signature=renewed{SECRET}"
-    done = rig.run(again, "--resume", "--report", str(report))
+    server.once(status(503, Retry_After="0"), 2)
+    done = rig.run(again, "--resume", "--report", str(report), "--json")
     assert done.code == 0, done.err
+    counts = json.loads(done.out)["remote"]
+    assert counts["retries"] == 1
+    assert counts["requests"] == len(server.asked) - asked_before
+    assert rig.transactional_id is not None or "; read " in stopped.err  # of which nothing was committed
     assert sorted(rig.values()) == sorted(ROWS)
     kept = [path.read_text() for path in (report, *rig.state_dir.glob("**/*.json"))] if rig.state_dir.exists() else []
     for shown in (stopped.out, stopped.err, done.out, done.err, *kept):

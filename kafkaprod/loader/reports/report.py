@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from kafkaprod.loader.formats.rows import RowBlock
+from kafkaprod.loader.opening.remote.objects import RangeCounts
 from kafkaprod.loader.reports.spread import Spread
 from kafkaprod.metrics import LatencyHistogram, Stage
 from kafkaprod.text import counted, printable
@@ -38,6 +39,7 @@ class LoadReport:
         spread: How the records that this run brought are spread; None: they are not counted.
         retention_ms: How long the topic keeps records by their timestamps; None: for ever, or not known.
         oldest_ms: The least timestamp that a row brought; None: rows have the time of sending.
+        remote: What was read of other machines; None: nothing.
     """
 
     topic: str
@@ -55,6 +57,7 @@ class LoadReport:
     spread: Spread | None = None
     retention_ms: int | None = None
     oldest_ms: int | None = None
+    remote: RangeCounts | None = None
 
     def note(self, block: RowBlock) -> None:
         """Note, of the rows that are sent, which have keys and how old the oldest is."""
@@ -103,6 +106,7 @@ class LoadReport:
             "retries": self.retry_count,
             "complete": self.is_complete,
             "manifest": self.manifest,
+            **({} if self.remote is None else {"remote": self.remote.to_dict()}),
             **({} if self.spread is None else self.spread.to_dict()),
         }
 
@@ -116,6 +120,8 @@ class LoadReport:
             text += ", latency " + ", ".join(f"{name} {value:.1f} ms" for name, value in self.latency_ms.items())
         if self.retry_count:
             text += f"; {counted(self.retry_count, 'retry', 'retries')}"
+        if self.remote is not None:
+            text += f"; read {self.remote}"
         if self.passed_count:
             text += f"; {counted(self.passed_count, 'record')} already in the log"
         if self.bad_in_all:

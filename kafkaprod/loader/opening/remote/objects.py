@@ -64,6 +64,10 @@ class RangeCounts:
         self.byte_count += size
         self.retry_count += retries
 
+    def to_dict(self) -> dict[str, int]:
+        """Return them by the names that --json has."""
+        return {"requests": self.request_count, "bytes": self.byte_count, "retries": self.retry_count}
+
     def __str__(self) -> str:
         text = f"{self.byte_count / 1e6:,.1f} MB in {counted(self.request_count, 'request')}"
         return f"{text}, {counted(self.retry_count, 'retry', 'retries')}" if self.retry_count else text
