@@ -76,7 +76,7 @@ def list_objects(address: str, access: Access) -> list[tuple[str, str, Any]]:
         LoadRefusedError: There are too many, or they are parts of a table.
     """
     key = key_of(address)
-    bucket_address = address[: len(address) - len(key)]
+    bucket_address = f"{address[: len(address) - len(key)].rstrip('/')}/"
     if glob.has_magic(key):
         parts = key.split("/")
         named = next(i for i, part in enumerate(parts) if glob.has_magic(part))

@@ -21,8 +21,9 @@ from kafkaprod.loader.opening.remote.web_objects import Access
 EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _STATUS: Final = re.compile(r"status code: ([0-9]{3}[A-Za-z ]*)")
 _CODE: Final = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
-_LASTING: Final = re.compile(r"status code: (?:400|405|409|411|416|501)")
+_LASTING: Final = re.compile(r"status code: (?:400|404|405|409|411|416|501)")
 _EXPIRED: Final = ("ExpiredToken", "TokenExpired", "RequestExpired", "InvalidToken", "AuthenticationFailed")
+_PANIC: Final = "PanicException"  # what a bug of a library in Rust raises
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -134,6 +135,17 @@ def errors_of_store(address: str, access: Access, *, is_begun: bool) -> Iterator
         yield
     except (store_errors.BaseError, FileNotFoundError, PermissionError, TimeoutError) as error:
         raise _error_of(error, identity(address), is_begun=is_begun) from None
+    except LoadError:
+        raise
+    except ValueError as error:
+        raise LoadRefusedError(
+            f"{identity(address)}: obstore takes no key with empty parts, `.`, `..` or control characters: copy the "
+            "object to another key, or to a file"
+        ) from error
+    except BaseException as error:
+        if type(error).__name__ == _PANIC:  # is no Exception
+            raise LoadRefusedError(f"{identity(address)} cannot be requested by obstore: {error!s:.200}") from None
+        raise
 
 
 def _error_of(error: BaseException, name: str, *, is_begun: bool) -> Exception:

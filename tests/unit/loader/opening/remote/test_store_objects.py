@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 
+import obstore
 import pytest
 
 from kafkaprod.loader.finding.inputs import find_sources
@@ -101,6 +102,25 @@ def test_keys_are_literal(server: ObjectServer) -> None:
     assert content_of(source) == b"odd\n"
 
 
+@pytest.mark.parametrize("key", ["a//b.txt", "../b.txt", "a/./b.txt", "a\n.txt"])
+def test_a_key_that_obstore_cannot_name_is_refused(server: ObjectServer, key: str) -> None:
+    with pytest.raises(LoadRefusedError, match="takes no key with"):
+        find(f"s3://bucket/{key}")
+
+
+def test_a_panic_of_obstore_is_an_error_of_the_load(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """As Rust's, which is no Exception."""
+
+    def get(*_: object, **__: object) -> None:
+        raise PanicException("request valid")
+
+    (source,) = find(ADDRESS)
+    monkeypatch.setattr(obstore, "get", get)
+    with pytest.raises(LoadError, match="cannot be requested by obstore: request valid"):
+        content_of(source)
+
+
 def test_a_folder_has_its_objects_without_markers_and_hidden_names(server: ObjectServer) -> None:
     server.objects |= {
         "/bucket/day/year=2024/a.csv": b"id\n1\n",
@@ -119,6 +139,8 @@ def test_a_folder_has_its_objects_without_markers_and_hidden_names(server: Objec
         assert [source.path for source in found] == wanted, name
         assert [source.folder_columns for source in found] == [(("year", 2024),), (("year", 2025),)]
     assert [source.path for source in find("s3://bucket/day/*/a.csv")] == wanted[:1]
+    server.objects = {"/bucket/a.csv": b"id\n1\n", "/bucket/b.csv": b"id\n2\n"}
+    assert [source.path for source in find("s3://bucket")] == ["s3://bucket/a.csv", "s3://bucket/b.csv"]
 
 
 def test_an_object_that_comes_while_its_folder_is_read_is_noticed(server: ObjectServer) -> None:
@@ -139,6 +161,9 @@ def test_a_table_is_refused(server: ObjectServer, log: str) -> None:
 
 def test_what_is_not_there_is_refused(server: ObjectServer) -> None:
     with pytest.raises(LoadRefusedError, match=r"s3://bucket/none.csv: there is no such object, and nothing below it"):
+        find("s3://bucket/none.csv")
+    server.once(status(404), 1)  # of the listing: no such bucket
+    with pytest.raises(LoadRefusedError, match="cannot be read: the store answers 404"):
         find("s3://bucket/none.csv")
     with pytest.raises(LoadRefusedError, match="reads no hdfs:// addresses"):
         find("hdfs://host/none.csv")
