@@ -202,6 +202,10 @@ class AsyncProducer(Hosted):
         """Producer.flush without blocking the event loop."""
         await _run(self._host.flush(timeout, _TaskWaiter))
 
+    async def sync(self, timeout: float | None = None) -> None:
+        """Producer.sync without blocking the event loop."""
+        await _run(self._host.sync(timeout, _TaskWaiter))
+
     async def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> int:
         """Producer.purge without blocking the event loop."""
         return await _run(self._host.purge(_TaskWaiter, in_queue=in_queue, in_flight=in_flight))

@@ -204,6 +204,13 @@ class DeliveryTimeoutError(KafkaError, TimeoutError):
         self.possibly_persisted = possibly_persisted
 
 
+class DeliveryDelayedError(KafkaError, TimeoutError):
+    """With a `spool_dir`: the record is in the spool and not delivered yet.
+
+    It will be, by this process or a later one with the same `spool_dir`.
+    """
+
+
 class MetadataTimeoutError(KafkaError, TimeoutError):
     """A topic's metadata did not arrive within max_block_ms; the record was not queued."""
 

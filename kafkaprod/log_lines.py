@@ -36,6 +36,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.engine.node_states",
     "kafkaprod.engine.outages",
     "kafkaprod.engine.parking",
+    "kafkaprod.engine.sending",
     "kafkaprod.engine.telemetry",
     "kafkaprod.engine.upkeep",
     "kafkaprod.hooks.interceptors",
@@ -48,6 +49,7 @@ LOGGERS: Final = (  # of all modules that a producer's threads run
     "kafkaprod.results.batch",
     "kafkaprod.results.record_wait",
     "kafkaprod.security",
+    "kafkaprod.spool",
 )
 
 logger = logging.getLogger("kafkaprod.producer")

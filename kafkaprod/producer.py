@@ -341,6 +341,13 @@ class Producer(Hosted, RecordSender):
         """
         run(self._host.flush(timeout, Waiter))
 
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait until each record sent so far is on the disk, in the spool; it is in the topic later.
+
+        Raises TimeoutError (the spool is full, the disk slow), OSError (it failed), IllegalStateError (no spool_dir).
+        """
+        run(self._host.sync(timeout, Waiter))
+
     def purge(self, *, in_queue: bool = True, in_flight: bool = True) -> int:
         """Fail records that wait to be sent, or are in requests without an answer, with PurgedError; return how many.
 
@@ -408,12 +415,9 @@ class Producer(Hosted, RecordSender):
         _cluster_calls().check_cluster(self.config, timeout)
 
     def list_topics(self, topics: list[str] | str | None = None, timeout: float = 10.0) -> kafkaprod.ClusterInfo:
-        """Return the cluster's brokers and topics, on a connection of its own; no topic is created.
+        """Return the cluster's brokers and topics, within `timeout` seconds; no topic is created.
 
-        Args:
-            topics: A name, or a list of names; None: all topics that this user may see.
-            timeout: Seconds for all of it.
-        Returns a ClusterInfo; a topic that cannot be described is in its `errors`. Raises as `check`.
+        `topics`: A name, or a list; None: all that this user may see. `errors` of the result says why some are missing.
         """
         self._host.check_usable()
         names = [plain_text(topics)] if isinstance(topics, str) else topics

@@ -29,6 +29,7 @@ INT16_MAX: Final = 2**15 - 1
 INT64_MAX: Final = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_SYNC_RULE = re.compile(r"each|never|interval:[1-9][0-9]{0,8}")
 _MECHANISM = re.compile(r"[A-Z0-9_-]{1,20}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -208,6 +209,22 @@ class Path:
 
     def show(self, value: str) -> str:
         return repr(value)
+
+
+class SyncRule:
+    """When bytes are forced to a disk: each, never or interval:MS."""
+
+    __slots__ = ()
+    type_name = "each, never or interval:MS"
+    allowed = "each, never or interval:MS with 1 or more milliseconds"
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str) or not _SYNC_RULE.fullmatch(value):
+            raise ValueError(value)
+        return value
+
+    def show(self, value: str) -> str:
+        return value
 
 
 class SecretText:

@@ -264,6 +264,15 @@ class OptionTypes(TypedDict, total=False):
     that other brokers' records do not wait behind it; `drop`: return a result that has failed with BufferFullError,
     which `buffer-exhausted-total` counts, a line in the log names at most once a second, and `flush()` does not
     raise."""
+    spool_dir: str | os.PathLike[str] | None
+    """Directory of a durable spool: each record is written there before it is sent, and a later process with the same
+    directory sends what has no outcome. None: no spool. See docs/spool.md."""
+    spool_max_bytes: int | str
+    """Bound of the files of one producer in `spool_dir`. When they are full, records wait in `buffer_memory`."""
+    spool_sync: Any
+    """When what is in the spool is forced to the disk: `each`: before it is sent, `interval:MS`: every MS milliseconds,
+    `never`: when the system does. A killed process loses nothing with any of them; a power cut loses what was not
+    forced to the disk and not delivered."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
     compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None

@@ -25,7 +25,9 @@ from kafkaprod.config.kinds import (
     Hook,
     HookList,
     Integer,
+    Path,
     ProtocolText,
+    SyncRule,
     Text,
     kilobytes,
 )
@@ -36,6 +38,7 @@ from kafkaprod.structs import INT32_MAX
 _DELIVERY: Final = Section("Delivery")
 _TRANSACTIONS: Final = Section("Transactions")
 _BATCHING: Final = Section("Batching and memory")
+_SPOOL: Final = Section("Spool")
 _COMPRESSION: Final = Section("Compression")
 _PARTITIONING: Final = Section("Partitioning")
 _TOPICS: Final = Section("Topics")
@@ -185,6 +188,31 @@ class ProducerOptions(KerberosOptions):
         "share, so that other brokers' records do not wait behind it; `drop`: return a result that has failed with "
         "BufferFullError, which `buffer-exhausted-total` counts, a line in the log names at most once a second, and "
         "`flush()` does not raise.",
+    )
+
+    # -- spool ---------------------------------------------------------------------------------------------------------
+
+    spool_dir: str | None = _SPOOL.option(
+        None,
+        Path(),
+        MEDIUM,
+        "Directory of a durable spool: each record is written there before it is sent, and a later process with the "
+        "same directory sends what has no outcome. None: no spool. See docs/spool.md.",
+    )
+    spool_max_bytes: int = _SPOOL.option(
+        1_073_741_824,
+        Integer(16_777_216, INT64_MAX),
+        MEDIUM,
+        "Bound of the files of one producer in `spool_dir`. When they are full, records wait in `buffer_memory`.",
+        unit="bytes",
+    )
+    spool_sync: str = _SPOOL.option(
+        "interval:100",
+        SyncRule(),
+        MEDIUM,
+        "When what is in the spool is forced to the disk: `each`: before it is sent, `interval:MS`: every MS "
+        "milliseconds, `never`: when the system does. A killed process loses nothing with any of them; a power cut "
+        "loses what was not forced to the disk and not delivered.",
     )
 
     # -- compression ---------------------------------------------------------------------------------------------------

@@ -125,6 +125,24 @@ RULES: Final[tuple[Rule, ...]] = (
         lambda c: f"transactional_id={c.transactional_id!r} needs enable_idempotence=true",
     ),
     Rule(
+        "`spool_dir` excludes `transactional_id`",
+        lambda c: c.spool_dir is not None and c.transactional_id is not None,
+        lambda c: (
+            f"spool_dir={c.spool_dir!r} conflicts with transactional_id={c.transactional_id!r}: a transaction is "
+            "decided within transaction_timeout_ms, and cannot wait on a disk until the cluster is back; load files "
+            "with kafkaprod load, or send from a table of your database that is emptied as records are delivered"
+        ),
+    ),
+    Rule(
+        "`spool_dir` needs `acks=all` and `enable_idempotence`",
+        lambda c: c.spool_dir is not None and not (c.enable_idempotence and c.acks == -1),
+        lambda c: (
+            f"spool_dir={c.spool_dir!r} needs acks=all and enable_idempotence=true, not acks={c.acks} and "
+            f"enable_idempotence={str(c.enable_idempotence).lower()}: a record that is sent again by a later process "
+            "would be written twice"
+        ),
+    ),
+    Rule(
         "`transactional_id` excludes `buffer_full_policy` drop",
         lambda c: c.transactional_id is not None and c.buffer_full_policy == "drop",
         lambda c: (

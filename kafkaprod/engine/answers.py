@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.produce_response import settle_all
 from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches
 from kafkaprod._core.requests.split import limit_batches, split_batch
-from kafkaprod.engine.delivery_rules import BatchFacts, BatchVerdict, judge, may_be_persisted
+from kafkaprod.engine.delivery_rules import RENUMBERING, BatchFacts, BatchVerdict, judge, may_be_persisted
 from kafkaprod.engine.endings import Endings
 from kafkaprod.engine.identity import Identity
 from kafkaprod.engine.paths import Paths
@@ -39,6 +39,9 @@ from kafkaprod.protocol.error_codes import ErrorCode, describe, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest, OnDone
 from kafkaprod.protocol.messages.produce import ProduceResponse, TopicProduceResponse
 from kafkaprod.retry import ExponentialBackoff
+
+if TYPE_CHECKING:
+    from kafkaprod.spool.spooling import Spool
 
 LAST_VERSION_BY_NAME: Final = 12  # version 13 names topics by id
 CLIENT_THROTTLES_FROM: Final = 6
@@ -72,7 +75,7 @@ class Answers:
         retries: Most attempts of a batch after the first.
         backoff: Between the attempts of a batch.
         random: Source of jitter.
-        accumulator, pool, metadata, metrics, identity, upkeep, paths: The other parts of the engine.
+        accumulator, pool, metadata, metrics, identity, upkeep, paths, spool: The other parts of the engine.
 
     Attributes:
         endings: Which nodes end the connection at large requests.
@@ -90,6 +93,7 @@ class Answers:
         identity: Identity,
         upkeep: Upkeep,
         paths: Paths,
+        spool: Spool | None = None,
     ) -> None:
         self._retries = retries
         self._backoff = backoff
@@ -101,6 +105,7 @@ class Answers:
         self._identity = identity
         self._upkeep = upkeep
         self._paths = paths
+        self._spool = spool
         self._open: set[ProduceRequest] = set()
         self.endings = Endings()
         self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
@@ -276,7 +281,29 @@ class Answers:
             verdict = BatchVerdict.FAIL
         if verdict is BatchVerdict.SPLIT and not self._identity.may_split:
             verdict = BatchVerdict.FAIL
+        if verdict is BatchVerdict.FAIL and failure.code in RENUMBERING and self._is_restored(ref):
+            self._send_in_doubt(ref, failure, now_ms)
+            return
         self._acts[verdict](ref, failure, now_ms)
+
+    def _is_restored(self, ref: BatchRef) -> bool:
+        return self._spool is not None and self._spool.is_restored(ref)
+
+    def _send_in_doubt(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
+        """Give what an earlier process may have sent new numbers: the broker's do not fit those that the spool has.
+
+        That is so after a power cut, or when the broker has lost records or has forgotten the producer.
+        """
+        assert self._spool is not None
+        record_count = ref.record_count
+        ref.forget_sequence(in_doubt=True)
+        ref.requeue(now_ms, self._backoff_ms(ref))
+        for other in incomplete_batches(self._accumulator):
+            is_near = (other.topic, other.partition) == (ref.topic, ref.partition) and other.state == "closed"
+            if is_near and other.producer[2] >= 0 and self._is_restored(other):
+                other.forget_sequence(in_doubt=True)
+                record_count += other.record_count
+        self._spool.note_doubt(ref, record_count, describe(failure.code).name)
 
     def _succeed(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Settle a batch that was written before, at an unknown offset."""

@@ -35,13 +35,14 @@ MAYBE_PERSISTED: Final = frozenset(
     }
 )
 """Answers after which some replica's log may still have the records; the other known ones are certain rejections."""
-_RENUMBERING: Final = frozenset(
+RENUMBERING: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
+"""Answers that a batch's numbers do not fit those that the broker has."""
 _KNOWN: Final = frozenset(ErrorCode)
 
 
@@ -86,7 +87,7 @@ def judge(code: int, facts: BatchFacts, retries: int) -> BatchVerdict:
     if facts.has_sequence and has_tries:
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not facts.is_first_outstanding:
             return BatchVerdict.RETRY
-        if code in _RENUMBERING and not facts.maybe_persisted:
+        if code in RENUMBERING and not facts.maybe_persisted:
             return BatchVerdict.RENUMBER
     if describe(code).retriable and has_tries:
         return BatchVerdict.RETRY

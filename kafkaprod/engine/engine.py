@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import kafkaprod
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from kafkaprod.engine.transactions.identity import TransactionalIdentity
+    from kafkaprod.spool.journal import Journal
+    from kafkaprod.spool.spooling import Spool
 
 logger = logging.getLogger("kafkaprod.engine.engine")
 
@@ -55,6 +57,20 @@ def _thread_pool() -> type[ThreadPoolExecutor]:
     from concurrent.futures import ThreadPoolExecutor  # most producers do not compress
 
     return ThreadPoolExecutor
+
+
+@importing
+def _slots() -> ModuleType:
+    from kafkaprod.spool import slots
+
+    return slots
+
+
+@importing
+def _spooling() -> ModuleType:
+    from kafkaprod.spool import spooling
+
+    return spooling
 
 
 @importing
@@ -78,7 +94,7 @@ class Engine:
         cluster_id: The cluster that gave `identity`, and the only one that gets records; None: the first that answers.
 
     Raises:
-        ConfigError: A codec or TLS file is missing or unusable, or two-phase commit is requested.
+        ConfigError: A codec, TLS file or spool is missing or unusable, or two-phase commit is requested.
     """
 
     def __init__(
@@ -93,7 +109,7 @@ class Engine:
         completion: type[BatchCompletion] = BatchCompletion,
         cluster_id: str | None = None,
     ) -> None:
-        _check_support(config)
+        _check_support(config, keeps_identity=identity is not None)
         self._hooks, self._given_config = Hooks.from_config(config), config
         config = self.config = without_hooks(config)
         self._unseen_failures_level = unseen_failures_level
@@ -108,6 +124,7 @@ class Engine:
             sample_count=config.metrics_num_samples,
             window_ms=config.metrics_sample_window_ms,
         )
+        journal = None if config.spool_dir is None else _slots().open_slot(config.spool_dir, config.spool_max_bytes)
         self._batchings = Batchings(config, may_split=identity is None)
         self._workers: ThreadPoolExecutor | None = None
         if any(self._batchings.codecs) and config.compression_workers > 1:
@@ -119,9 +136,15 @@ class Engine:
         self.drain = self._make_drain()
         if identity is not None:
             self.drain.set_producer(*identity)
+        self.spool = None if journal is None else self._make_spool(journal)
+        keeps_cluster = identity is not None or self.spool is not None
+        if self.spool is not None:
+            cluster_id = self.spool.cluster_id
         self.metadata = Metadata(
-            config, clock.now_ms(), random=random, keeps_cluster=identity is not None, cluster_id=cluster_id
+            config, clock.now_ms(), random=random, keeps_cluster=keeps_cluster, cluster_id=cluster_id
         )
+        for topic in () if self.spool is None else self.spool.topics:
+            self.metadata.add_topic(topic, clock.now_ms())
         self.topic_watch = self._make_topic_watch()
         self.transactions = self._make_transactions()
         self.sender = self._make_sender(keeps_producer_id=identity is not None)
@@ -196,7 +219,21 @@ class Engine:
             self._make_telemetry(),
             keeps_producer_id=keeps_producer_id,
             random=self._random,
+            spool=self.spool,
         )
+
+    def _make_spool(self, journal: Journal) -> Spool:
+        spooling, config = _spooling(), self.config
+        spool: Spool = spooling.Spool(
+            journal,
+            spooling.SyncPolicy.parse(config.spool_sync),
+            self.accumulator,
+            self.drain,
+            self.clock.now_ms(),
+            self.clock.wall_ms,
+            config.buffer_memory,
+        )
+        return spool
 
     def _make_telemetry(self) -> ClientTelemetry | None:
         if not self.config.enable_metrics_push:
@@ -366,6 +403,8 @@ class Engine:
     def after_fork_in_child(self) -> None:
         """Mark the engine as unusable in a child process, which has no sender thread; touch nothing of the parent's."""
         self.guard.is_forked = True
+        if self.spool is not None:
+            self.spool.abandon()
         self.accumulator.abandon()
 
 
@@ -377,8 +416,13 @@ def _name_of(frame: FrameType) -> str:
     return f"{frame.f_code.co_qualname}() in {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _check_support(config: ProducerConfig) -> None:
+def _check_support(config: ProducerConfig, *, keeps_identity: bool) -> None:
     """Refuse what no broker completes, and warn of a password sent unencrypted."""
+    if config.spool_dir is not None and keeps_identity:
+        raise ConfigError(
+            f"spool_dir={config.spool_dir!r} has no use here: a load continues from its file and its manifest, which "
+            "hold what a spool would"
+        )
     if config.transaction_two_phase_commit_enable:
         raise ConfigError(
             "transaction_two_phase_commit_enable: no released broker completes such a transaction, up to Kafka 4.4 "

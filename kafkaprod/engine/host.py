@@ -22,6 +22,7 @@ from kafkaprod.engine.flushes import Flush
 from kafkaprod.engine.purges import Purge
 from kafkaprod.engine.steps import MakeWaiter, Steps
 from kafkaprod.errors import (
+    DeliveryDelayedError,
     DeliveryFailedError,
     ForkedProducerError,
     IllegalStateError,
@@ -152,6 +153,8 @@ class EngineHost:
                 raise TimeoutError(f"{counted(len(engine.sender.parking), 'record')} wait for metadata of their topics")
             limit_s = None if end_s is None else max(end_s - monotonic_s(), 0)
         if engine.accumulator.unpublished_batch_count > 0:
+            if limit_s is None and engine.spool is not None:  # what is in a spool does not expire
+                limit_s = engine.config.delivery_timeout_ms / 1000
             waiter = make_waiter()
             started_ns = monotonic_ns()
             flush = Flush(waiter)
@@ -163,12 +166,37 @@ class EngineHost:
                 flush.is_over = True
                 engine.metrics.add_time("flush", monotonic_ns() - started_ns)
             if not is_over and engine.accumulator.unpublished_batch_count > 0:
-                raise self._flush_timed_out(timeout)
+                raise self._flush_timed_out(timeout) if timeout is not None else self._flush_delayed()
         count, error = engine.ledger.take()
         if count:
             raise DeliveryFailedError(
                 f"{counted(count, 'record')} not delivered, the first because: {error}", failed_count=count
             ) from error
+
+    def sync(self, timeout: float | None, make_waiter: MakeWaiter) -> Steps[None]:
+        """Write all that was sent so far to the spool and force it to the disk, as steps."""
+        self.check_usable()
+        limit_s = seconds_of(timeout)
+        engine = self.engine
+        spool = engine.spool
+        if spool is None:
+            raise IllegalStateError("sync() needs a spool: give spool_dir")
+        if self.is_in_callback:
+            raise IllegalStateError("sync() inside a delivery callback would wait for itself")
+        end_s = None if limit_s is None else monotonic_s() + limit_s
+        if engine.sender.parking and not (yield from engine.sender.parking.settled(limit_s, make_waiter)):
+            raise TimeoutError(f"{counted(len(engine.sender.parking), 'record')} wait for metadata of their topics")
+        waiter = make_waiter()
+        with engine.end_waiter(waiter.wake):
+            sync = spool.add_sync(waiter.wake)
+            waiter.start_with(engine.node_pool.wakeup)
+            while not (sync.is_over or engine.is_ended):
+                if not (yield waiter, None if end_s is None else max(end_s - monotonic_s(), 0)) and not sync.is_over:
+                    raise TimeoutError(f"not all records are on the disk after {timeout} s: {spool.describe()}")
+        if sync.error is not None:
+            raise sync.error
+        if not sync.is_over:
+            raise ProducerClosedError("the producer was closed before all records were on the disk")
 
     def _flush_timed_out(self, timeout: float | None) -> TimeoutError:
         engine = self.engine
@@ -179,6 +207,15 @@ class EngineHost:
             return TimeoutError(f"no outcome of {counted(count, 'batch', 'batches')} after {timeout} s of flush()")
         return TimeoutError(
             f"flush() timed out after {timeout} s: all batches are settled, but callbacks are still running: {work}"
+        )
+
+    def _flush_delayed(self) -> DeliveryDelayedError:
+        engine = self.engine
+        assert engine.spool is not None
+        return DeliveryDelayedError(
+            f"no outcome of {counted(max(engine.accumulator.incomplete_batch_count, 1), 'batch', 'batches')} within "
+            f"delivery_timeout_ms={engine.config.delivery_timeout_ms}: they are in the spool and will be sent, do not "
+            f"send them again; {engine.spool.describe()}"
         )
 
     def purge(self, make_waiter: MakeWaiter, *, in_queue: bool, in_flight: bool) -> Steps[int]:
@@ -224,7 +261,8 @@ class EngineHost:
         self._is_closed = True
         if self._finalizer is not None:
             self._finalizer.detach()
-        limit_ms = MAX_CLOSE_MS if timeout is None else int(timeout * 1000)
+        patience_ms = MAX_CLOSE_MS if self.engine.spool is None else self.engine.config.delivery_timeout_ms
+        limit_ms = patience_ms if timeout is None else int(timeout * 1000)
         self.engine.sender.close(self.engine.clock.now_ms() + (0 if self.is_in_callback else limit_ms))
         return not self.is_in_callback
 
@@ -261,6 +299,8 @@ class Hosted:
 
 def patience_after(error: BaseException | None) -> float | None:
     """Return the timeout of close() after a `with` block: none after Ctrl-C or exit, so that the program ends soon."""
+    if isinstance(error, DeliveryDelayedError):
+        return 0.0  # flush() has waited, and the records are on a disk
     return None if error is None or isinstance(error, Exception) else EXIT_TIMEOUT_S
 
 

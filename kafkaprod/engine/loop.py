@@ -22,12 +22,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
-from kafkaprod._core.requests.settlement import abort_batches
+from kafkaprod._core.requests.settlement import abort_batches, incomplete_batches
 from kafkaprod.clock import Clock
 from kafkaprod.config import ProducerConfig
 from kafkaprod.engine.answers import Answers
@@ -43,12 +43,16 @@ from kafkaprod.engine.sending import Sending
 from kafkaprod.engine.telemetry import Telemetry
 from kafkaprod.engine.topic_watch import TopicWatch
 from kafkaprod.engine.upkeep import Upkeep
-from kafkaprod.errors import ConnectionLostError, KafkaError, ProducerClosedError
+from kafkaprod.errors import ConnectionLostError, DeliveryDelayedError, KafkaError, ProducerClosedError
 from kafkaprod.metadata import Metadata
 from kafkaprod.metrics import ProducerMetrics
 from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.retry import ExponentialBackoff
+from kafkaprod.text import counted
+
+if TYPE_CHECKING:
+    from kafkaprod.spool.spooling import Spool
 
 MAX_FAILED_TURNS: Final = 20  # consecutive turns without memory, 10 to 100 ms apart
 MEMORY_WAIT_S: Final = 0.01
@@ -67,6 +71,7 @@ class Sender:
         telemetry: Pushes metrics to brokers; None: nothing does.
         keeps_producer_id: Whether id and epoch never change; a batch that needs a newer epoch fails.
         random: Source of jitter.
+        spool: Where records are written before they are sent; None: nowhere.
 
     Attributes:
         fatal_error: What ended the thread; None if `close` did, or while it runs.
@@ -91,6 +96,7 @@ class Sender:
         *,
         keeps_producer_id: bool = False,
         random: Callable[[], float] = random.random,
+        spool: Spool | None = None,
     ) -> None:
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         if identity is None:
@@ -102,7 +108,6 @@ class Sender:
                 is_idempotent=config.enable_idempotence,
                 keeps_producer_id=keeps_producer_id,
             )
-        self._config = config
         self._accumulator = accumulator
         self._drain = drain
         self._pool = pool
@@ -111,24 +116,24 @@ class Sender:
         self._clock = clock
         self._metrics = metrics
         self._identity = identity
+        self._spool = spool
         self._telemetry = telemetry
         shares = MemoryShares(accumulator.pool, config.delivery_timeout_ms, may_wait=waits_for_first_answer(config))
-        self.states = NodeStates(config, pool, drain, placement, shares)
-        paths = Paths(config, drain.max_request_bytes, shares, self.states)
-        self._upkeep = Upkeep(
-            config, accumulator, drain, placement, pool, metadata, topic_watch, metrics, identity, shares, self.states
+        self.states = states = NodeStates(config, pool, drain, placement, shares)
+        paths = Paths(config, drain.max_request_bytes, shares, states)
+        self._upkeep = upkeep = Upkeep(
+            config, accumulator, drain, placement, pool, metadata, topic_watch, metrics, identity, shares, states, spool
         )
-        self._answers = Answers(
-            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, self._upkeep, paths
+        self._answers = answers = Answers(
+            config.retries, backoff, random, accumulator, pool, metadata, metrics, identity, upkeep, paths, spool
         )
         self._sending = Sending(
-            config, drain, placement, pool, metadata, metrics, identity, self._upkeep, self._answers, paths, self.states
+            config, drain, placement, pool, metadata, metrics, identity, upkeep, answers, paths, states, spool
         )
         self._identity_requests = IdentityRequests(identity, pool, self._upkeep, config.request_timeout_ms)
         self._flushes = Flushes(accumulator)
         self.parking = Parking(accumulator, topic_watch, clock, config.max_block_ms, pool.wakeup)
         self._purges = Purges(accumulator, identity, metrics, self.parking)
-        self._next_load_update_ms = 0
         self._ended: deque[InFlightRequest] = deque()  # requests whose outcome was not settled yet
         self._just_ended: list[InFlightRequest] = []  # those of the last poll, before they are in `_ended`
         self._must_reconnect = False  # memory ran out: bytes of a request or an answer may be lost
@@ -345,6 +350,26 @@ class Sender:
             self._purges.end_all()
             self._topic_watch.tell_end()
 
+    def _leave_spool(self, spool: Spool) -> None:
+        """Leave what is in the spool to the next process: what happens to it here is not noted there any more."""
+        spool.close()
+        record_count = 0
+        for ref in incomplete_batches(self._accumulator):
+            if ref.is_stored:
+                what = f"{counted(ref.record_count, 'record')} for {ref.topic}[{ref.partition}]"
+                error = DeliveryDelayedError(
+                    f"the producer was closed before {what} had been delivered: a later process with this spool_dir "
+                    "sends what is left, do not send it again",
+                    topic=ref.topic,
+                    partition=ref.partition,
+                )
+                record_count += ref.record_count
+                ref.fail(error)
+        if record_count:
+            logger.info(
+                "%s left in the spool, for a later process: %s", counted(record_count, "record"), spool.describe()
+            )
+
     def _end_all(self, cause: BaseException | None) -> None:
         """Fail what is left, close the sockets, then release the memory, in that order."""
         self._accumulator.close()
@@ -352,7 +377,9 @@ class Sender:
         if cause is not None:
             error = ProducerClosedError(f"the sender thread has died: {cause!r}")
             error.__cause__ = cause
-        abort_batches(self._accumulator, error)
+        if self._spool is not None:
+            self._leave_spool(self._spool)
+        abort_batches(self._accumulator, error, spares_stored=False)
         self.parking.end(error)
         self._identity.on_end(error)
         self._pool.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.queues.placement import Placement
 from kafkaprod._core.requests.drain import Drain
@@ -22,15 +23,21 @@ from kafkaprod.net.pool import NodePool
 from kafkaprod.protocol.api_keys import ApiKey
 from kafkaprod.protocol.in_flight import OnDone
 
+if TYPE_CHECKING:
+    from kafkaprod.spool.spooling import Spool
+
 LOAD_UPDATE_MS: Final = 10  # how often the sticky partitioners get the queue lengths
+
+
+logger = logging.getLogger("kafkaprod.engine.sending")
 
 
 class Sending:
     """The part of a turn that sends.
 
     Args:
-        config, drain, placement, pool, metadata, metrics, identity, upkeep, answers, paths, states: The parts of the
-            engine.
+        config, drain, placement, pool, metadata, metrics, identity, upkeep, answers, paths, states, spool: The parts of
+            the engine.
 
     Attributes:
         unsent: A request that was drained, and not given to the pool yet.
@@ -49,6 +56,7 @@ class Sending:
         answers: Answers,
         paths: Paths,
         states: NodeStates,
+        spool: Spool | None = None,
     ) -> None:
         self._config = config
         self._drain = drain
@@ -61,6 +69,7 @@ class Sending:
         self._answers = answers
         self._paths = paths
         self._states = states
+        self._spool = spool
         self._next_load_update_ms = 0
         self._blocked: set[int] = set()  # nodes that cannot be sent to, or not yet
         self.unsent: ProduceRequest | None = None
@@ -70,6 +79,7 @@ class Sending:
         now_ms = now_us // 1000
         if now_ms >= self._states.next_ms:
             self._states.look(now_ms)
+        store_ms = MAX_WAIT_MS if self._spool is None else self._spool.store(now_us)
         ready, unknown = self._drain.ready(now_us)
         for topic in unknown:
             self._metadata.request_update()
@@ -77,7 +87,7 @@ class Sending:
         if now_ms >= self._next_load_update_ms:
             self._placement.update_loads()
             self._next_load_update_ms = now_ms + LOAD_UPDATE_MS
-        wait_ms = max(self._drain.next_check_us - now_us, 0) / 1000
+        wait_ms = min(max(self._drain.next_check_us - now_us, 0) / 1000, store_ms)
         if unknown:
             # Now, or in how long it can be sent: one that waits for a connection must not keep the loop awake.
             wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
@@ -129,12 +139,28 @@ class Sending:
                 self._blocked.discard(node_id)
                 return MAX_WAIT_MS
             seal_us = (monotonic_ns() - started_ns) // 1000
+            if self._spool is not None and not self._may_send(request, now_ms):
+                return self._config.retry_backoff_ms
             self._send(request, self._answers.expect(request), now_ms, seal_us)
             self.unsent = None
             can_send = self._can_send(node_id, path, now_ms)
             if path is not None and not can_send and self._drain.has_queued(node_id):
                 path.on_waiting()
         return self._pool.ready_delay_ms(node_id, now_ms) or MAX_WAIT_MS
+
+    def _may_send(self, request: ProduceRequest, now_ms: int) -> bool:
+        """Have the spool note the producer ids of a request; if that fails its batches go back into their queues."""
+        assert self._spool is not None
+        try:
+            self._spool.allow(request)
+        except OSError as error:
+            logger.warning(
+                "a request to node %d is not sent, as the spool cannot be written: %s", request.node_id, error
+            )
+            self._answers.take_back(request, now_ms)
+            self.unsent = None
+            return False
+        return True
 
     def _send(self, request: ProduceRequest, on_done: OnDone, now_ms: int, seal_us: int) -> None:
         node_id = request.node_id

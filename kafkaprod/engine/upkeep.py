@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.queues.placement import Placement
@@ -35,8 +35,12 @@ from kafkaprod.protocol.error_codes import ErrorCode, error_for
 from kafkaprod.protocol.in_flight import InFlightRequest
 from kafkaprod.text import counted
 
+if TYPE_CHECKING:
+    from kafkaprod.spool.spooling import Spool
+
 YOUNG_PARTS: Final = 8  # a batch takes records for no longer than this part of delivery_timeout_ms
 LEAST_LOOK_MS: Final = 100  # between looks for such batches, unless delivery_timeout_ms is less than four times that
+EXPIRY_MS: Final = 1000  # between looks for batches that expire behind those that are in a spool
 OBSERVATION_MS: Final = 100  # least time between copies of the network's counters into the metrics
 
 logger = logging.getLogger("kafkaprod.engine.upkeep")
@@ -66,6 +70,7 @@ class Upkeep:
         identity: Identity,
         shares: MemoryShares,
         states: NodeStates,
+        spool: Spool | None = None,
     ) -> None:
         self._config = config
         self._accumulator = accumulator
@@ -78,9 +83,11 @@ class Upkeep:
         self._topic_watch = topic_watch
         self._metrics = metrics
         self._identity = identity
+        self._spool = spool
         self.outages = Outages(config.retry_backoff_max_ms)
         self._next_observation_ms = 0
         self._next_closing_ms = 0
+        self._next_expiry_ms = 0
         self._last_answering_node: int | None = None
         self._unapplied: dict[str, KafkaError] = {}  # topics whose metadata could not be applied, and why
         self.last_errors: dict[tuple[str, int], tuple[int, KafkaError]] = {}
@@ -192,6 +199,10 @@ class Upkeep:
             if topic.topic_uuid is not None:
                 self.topic_names[topic.topic_uuid] = name
             self.fail_removed_partitions(name)
+            if self._spool is not None:
+                self._spool.note_topic(name, topic.topic_id, len(topic.leaders))
+        if self._spool is not None:
+            self._spool.note_cluster(snapshot.cluster_id)
         if changed:
             self._drain.update_leaders()
             self._placement.update_leaders()
@@ -203,7 +214,7 @@ class Upkeep:
         if queues is None or not queues.has_removed_partitions:
             return
         for ref in incomplete_batches(self._accumulator):
-            if ref.topic == topic and ref.is_partition_removed:
+            if ref.topic == topic and ref.is_partition_removed and not ref.is_stored:
                 what = f"topic {topic!r} was deleted and created again with fewer partitions"
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 ref.fail(error_for(code, about=what, topic=topic, partition=ref.partition))
@@ -260,8 +271,15 @@ class Upkeep:
             self.outages.end(RECORDS)
             return MAX_WAIT_MS
         if oldest + timeout_ms <= now_ms:
-            for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
-                self._fail_expired(ref, now_ms)
+            if now_ms < self._next_expiry_ms:
+                return self._next_expiry_ms - now_ms
+            refs = expired_batches(self._accumulator, now_ms - timeout_ms)
+            for ref in refs:
+                if not ref.is_stored:
+                    self._fail_expired(ref, now_ms)
+            if any(ref.is_stored for ref in refs):  # what is in a spool has time
+                self._next_expiry_ms = now_ms + EXPIRY_MS
+                return EXPIRY_MS
             oldest = oldest_created_ms(self._accumulator)
             if oldest is None:
                 return MAX_WAIT_MS

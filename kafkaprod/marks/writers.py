@@ -57,7 +57,9 @@ class KeptWriter:
     def start(self, transactional_id: str) -> WritingProducer:
         """Return the producer, which has this transactional id from now on: `init_transactions` comes first."""
         if self._sending is None:
-            config = ProducerConfig.from_options(self.config, transactional_id=transactional_id, interceptors=())
+            config = ProducerConfig.from_options(
+                self.config, transactional_id=transactional_id, interceptors=(), spool_dir=None
+            )
             self._sending = self._make(config)
         else:
             self._sending.transactions.take_name(transactional_id)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod._core.queues.completion import BatchResult, DeliveryFuture
 from kafkaprod.clock import seconds_of
-from kafkaprod.errors import ForkedProducerError, IllegalStateError, copy_to_raise
+from kafkaprod.errors import DeliveryDelayedError, ForkedProducerError, IllegalStateError, copy_to_raise
 from kafkaprod.results.record_wait import await_record, call_in_loop, forget_in_loop, loop_waiter
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class BatchCompletion(BatchResult):
     __slots__ = ()
 
     def on_failure(self) -> None:
-        """Book it, for flush() to report."""
-        if self.ledger is not None:
+        """Book it, for flush() to report; but for one that a later process delivers."""
+        if self.ledger is not None and not isinstance(self.error, DeliveryDelayedError):
             self.ledger.add(self)
 
     def wait(self, timeout: float | None = None) -> bool:

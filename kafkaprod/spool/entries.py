@@ -7,7 +7,7 @@ Each entry is a record batch of magic 2. Four fields of a batch have another mea
 | baseOffset           | the entry's offset, without gaps                         | 0                               |
 | partitionLeaderEpoch | the slot's mark: bytes inside a record cannot be an entry | -1                              |
 | producerId           | reference of the partition in the journal's table        | the producer id                 |
-| producerEpoch        | 0: granted as it stands, 1: held                         | the producer epoch              |
+| producerEpoch        | 0                                                        | the producer epoch              |
 | baseSequence         | rank of the first record in its partition, mod 2^31      | rank - first rank of the epoch  |
 
 A control entry has the control attribute, no producer id, and one record: key = int16 version | int16 type.
@@ -29,17 +29,14 @@ from kafkaprod.structs import INT32_MAX
 
 FORMAT_VERSION: Final = 1
 RANK_MASK: Final = INT32_MAX  # a rank as a sequence: its low 31 bits
-GRANTED: Final = 0
-HELD: Final = 1
 
 _KEY: Final = struct.Struct(">hh")
-_TOPIC: Final = struct.Struct(">i16si")
+_TOPIC: Final = struct.Struct(">i16sii")
 _INCARNATION: Final = struct.Struct(">iqhq")
 _PROGRESS: Final = struct.Struct(">iqq")
-_GRANT: Final = struct.Struct(">iqq")
 _PARTITION: Final = struct.Struct(">qqqqhq")
 _COUNT: Final = struct.Struct(">i")
-_PAIR: Final = struct.Struct(">qq")
+_SLOT: Final = struct.Struct(">i16sQQqhh")
 
 
 class EntryType(IntEnum):
@@ -49,7 +46,7 @@ class EntryType(IntEnum):
     TOPIC = 101
     INCARNATION = 102
     PROGRESS = 103
-    GRANT = 104
+    CLUSTER = 104
 
 
 class Control(NamedTuple):
@@ -68,6 +65,40 @@ class Incarnation(NamedTuple):
 
 
 NO_INCARNATION: Final = Incarnation(-1, -1, 0)
+UNKNOWN_BOOT: Final = bytes(16)
+
+
+class JournalPlace(NamedTuple):
+    """Where a journal was written: the slot's device and inode, and the boot of the system, of which none is 0.
+
+    In another place, or after another boot, the cache of the disk may have been lost: the brokers may have records that
+    the journal does not have.
+    """
+
+    boot_id: bytes = UNKNOWN_BOOT
+    device: int = 0
+    inode: int = 0
+
+
+class SlotFacts(NamedTuple):
+    """What a snapshot says of its slot.
+
+    Attributes:
+        mark: The slot's mark; None: no snapshot was read.
+        place: Where the process that wrote it was.
+        producer_id: The last one that a batch was sent under; -1: none was.
+        producer_epoch: Its epoch.
+        cluster_id: The cluster that gave it; "": not known.
+    """
+
+    mark: int | None = None
+    place: JournalPlace = JournalPlace()
+    producer_id: int = -1
+    producer_epoch: int = -1
+    cluster_id: str = ""
+
+
+NO_FACTS: Final = SlotFacts()
 
 
 @dataclass(slots=True)
@@ -75,61 +106,24 @@ class SpooledPartition:
     """What a journal says of one partition.
 
     Attributes:
+        partition_count: How many partitions the topic has.
         next_rank: The rank of the next record.
         resolved_rank: Records below it are in the topic, or will never be.
         last_offset: The offset of the last record that is known to be in the topic; -1: none is.
-        grants: First and last rank of each batch that may have been sent and is not resolved, in order.
     """
 
     topic: str
     topic_id: bytes
     partition: int
+    partition_count: int = 0
     next_rank: int = 0
     resolved_rank: int = 0
     last_offset: int = -1
     incarnation: Incarnation = NO_INCARNATION
-    grants: tuple[tuple[int, int], ...] = ()
-
-
-def store_batch(batch: bytes, offset: int, mark: int, reference: int, rank: int, *, is_held: bool) -> bytearray:
-    """Return a sealed batch as the journal stores it.
-
-    Args:
-        batch: As it would be sent; its records are kept byte by byte.
-        offset: The entry's offset in the journal.
-        mark: The slot's mark.
-        reference: The reference of its partition.
-        rank: The rank of its first record.
-        is_held: Whether a grant must come before it may be sent.
-    """
-    stored = bytearray(batch)
-    header = parse_header(stored)._replace(
-        base_offset=offset,
-        partition_leader_epoch=mark,
-        producer_id=reference,
-        producer_epoch=HELD if is_held else GRANTED,
-        base_sequence=rank & RANK_MASK,
-    )
-    seal_header(memoryview(stored), header)
-    return stored
-
-
-def sent_batch(stored: bytes, rank: int, incarnation: Incarnation) -> bytearray:
-    """Return a stored batch as it is sent: the same bytes at each attempt, in each process."""
-    batch = bytearray(stored)
-    header = parse_header(batch)._replace(
-        base_offset=0,
-        partition_leader_epoch=-1,
-        producer_id=incarnation.producer_id,
-        producer_epoch=incarnation.producer_epoch,
-        base_sequence=(rank - incarnation.first_rank) & RANK_MASK,
-    )
-    seal_header(memoryview(batch), header)
-    return batch
 
 
 def store_control(control: Control, offset: int, mark: int, wall_ms: int) -> bytearray:
-    """Return a control entry. `wall_ms` is for people: nothing is decided by it."""
+    """Return a control entry. `wall_ms` is when a broker last answered, 0: it is not known."""
     batch = build_batch([(_KEY.pack(FORMAT_VERSION, control.type), control.value)], wall_ms)
     header = parse_header(batch)._replace(base_offset=offset, partition_leader_epoch=mark, attributes=CONTROL)
     seal_header(memoryview(batch), header)
@@ -155,14 +149,14 @@ def parse_control(entry: memoryview, header: BatchHeader) -> tuple[int, Control 
 
 def topic_entry(reference: int, partition: SpooledPartition) -> Control:
     """Enter a partition in the table."""
-    head = _TOPIC.pack(reference, partition.topic_id, partition.partition)
+    head = _TOPIC.pack(reference, partition.topic_id, partition.partition, partition.partition_count)
     return Control(EntryType.TOPIC, head + partition.topic.encode())
 
 
 def parse_topic(value: bytes) -> tuple[int, SpooledPartition]:
     """Return the reference and the partition of a TOPIC entry."""
-    reference, topic_id, number = _TOPIC.unpack_from(value)
-    return reference, SpooledPartition(value[_TOPIC.size :].decode(), topic_id, number)
+    reference, topic_id, number, count = _TOPIC.unpack_from(value)
+    return reference, SpooledPartition(value[_TOPIC.size :].decode(), topic_id, number, count)
 
 
 def incarnation_entry(reference: int, incarnation: Incarnation) -> Control:
@@ -186,31 +180,31 @@ def parse_progress(value: bytes) -> dict[int, tuple[int, int]]:
     return {reference: (rank, offset) for reference, rank, offset in _PROGRESS.iter_unpack(value)}
 
 
-def grant_entry(cuts: list[tuple[int, int, int]]) -> Control:
-    """Let batches be sent: (reference, first rank, last rank) of each."""
-    return Control(EntryType.GRANT, b"".join(_GRANT.pack(*cut) for cut in cuts))
+def cluster_entry(cluster_id: str) -> Control:
+    """Say which cluster gives the producer ids, and gets the records."""
+    return Control(EntryType.CLUSTER, cluster_id.encode())
 
 
-def parse_grant(value: bytes) -> list[tuple[int, int, int]]:
-    """Return what a GRANT entry says."""
-    return list(_GRANT.iter_unpack(value))
-
-
-def snapshot_entry(mark: int, table: dict[int, SpooledPartition]) -> Control:
+def snapshot_entry(slot: SlotFacts, table: dict[int, SpooledPartition]) -> Control:
     """Repeat what is known by all entries before it, and the slot's mark where a checksum covers it."""
-    parts = [_COUNT.pack(mark)]
+    cluster_id = slot.cluster_id.encode()
+    assert slot.mark is not None
+    numbers = (*slot.place, slot.producer_id, slot.producer_epoch)
+    parts = [_SLOT.pack(slot.mark, *numbers, len(cluster_id)), cluster_id]
     for reference, item in table.items():
         topic = topic_entry(reference, item).value
         facts = _PARTITION.pack(item.next_rank, item.resolved_rank, item.last_offset, *item.incarnation)
-        grants = b"".join(_PAIR.pack(*grant) for grant in item.grants)
-        parts += [_COUNT.pack(len(topic)), topic, facts, _COUNT.pack(len(item.grants)), grants]
+        parts += [_COUNT.pack(len(topic)), topic, facts]
     return Control(EntryType.SNAPSHOT, b"".join(parts))
 
 
-def parse_snapshot(value: bytes) -> tuple[int, dict[int, SpooledPartition]]:
-    """Return the slot's mark and the table in a SNAPSHOT entry."""
-    (mark,) = _COUNT.unpack_from(value)
-    table, at = {}, _COUNT.size
+def parse_snapshot(value: bytes) -> tuple[SlotFacts, dict[int, SpooledPartition]]:
+    """Return the facts of the slot and the table in a SNAPSHOT entry."""
+    mark, boot_id, device, inode, producer_id, producer_epoch, size = _SLOT.unpack_from(value)
+    at = _SLOT.size + size
+    cluster_id = value[_SLOT.size : at].decode()
+    slot = SlotFacts(mark, JournalPlace(boot_id, device, inode), producer_id, producer_epoch, cluster_id)
+    table = {}
     while at < len(value):
         (size,) = _COUNT.unpack_from(value, at)
         at += _COUNT.size
@@ -218,11 +212,7 @@ def parse_snapshot(value: bytes) -> tuple[int, dict[int, SpooledPartition]]:
         at += size
         next_rank, resolved_rank, last_offset, *numbers = _PARTITION.unpack_from(value, at)
         at += _PARTITION.size
-        (count,) = _COUNT.unpack_from(value, at)
-        at += _COUNT.size
-        item.grants = tuple(_PAIR.iter_unpack(value[at : at + count * _PAIR.size]))
-        at += count * _PAIR.size
         item.next_rank, item.resolved_rank, item.last_offset = next_rank, resolved_rank, last_offset
         item.incarnation = Incarnation(*numbers)
         table[reference] = item
-    return mark, table
+    return slot, table

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkaprod.errors import ConfigError, CorruptDataError
-from kafkaprod.spool.entries import FORMAT_VERSION, HELD, RANK_MASK, parse_control
+from kafkaprod.spool.entries import FORMAT_VERSION, RANK_MASK, parse_control
 from kafkaprod.spool.state import JournalState
 from kafkaprod.storage.batch_checks import header_at, locate_batch_from, whole_batch_at
 from kafkaprod.storage.batch_header import MAGIC, BatchHeader
@@ -42,7 +42,6 @@ class StoredBatch(NamedTuple):
     reference: int
     rank: int
     last_rank: int
-    is_held: bool
 
 
 @dataclass(slots=True)
@@ -116,7 +115,7 @@ def _scan(data: SegmentBytes, base_offset: int, limit: int | None, found: Recove
 
 
 def _is_marked(header: BatchHeader, found: Recovered) -> bool:
-    return found.state.mark in (None, header.partition_leader_epoch)
+    return found.state.slot.mark in (None, header.partition_leader_epoch)
 
 
 def _next_entry(
@@ -141,7 +140,8 @@ def _take(data: SegmentBytes, position: int, segment: int, header: BatchHeader, 
                     "release that wrote it, or a newer one; nothing was changed"
                 )
             found.state.apply(control)
-            if found.state.mark != header.partition_leader_epoch:  # in the header no checksum covers it
+            found.state.contact_ms = max(found.state.contact_ms, header.base_timestamp)
+            if found.state.slot.mark != header.partition_leader_epoch:  # in the header no checksum covers it
                 found.damaged.add(segment)
         except CorruptDataError:
             found.damaged.add(segment)
@@ -157,8 +157,8 @@ def _take(data: SegmentBytes, position: int, segment: int, header: BatchHeader, 
 
 
 def _stored(segment: int, position: int, header: BatchHeader, rank: int) -> StoredBatch:
-    last, is_held = rank + header.last_offset_delta, header.producer_epoch == HELD
-    return StoredBatch(segment, position, header.size_bytes, header.producer_id, rank, last, is_held)
+    last = rank + header.last_offset_delta
+    return StoredBatch(segment, position, header.size_bytes, header.producer_id, rank, last)
 
 
 def _assign(found: Recovered) -> None:

@@ -19,9 +19,7 @@ COMPILED = re.compile(
 # Other programs' names and Kafka's messages: they are found by name, or are the interface that is copied.
 NOT_READ = ("kafkaprod/compat/", "kafkaprod/protocol/messages/")
 ALLOWED = {
-    "Journal": "the journal of a durable spool: the producer will use it, no option does yet",
     "_repr_html_": "notebooks call it",
-    "begin_incarnation": "of the journal, see there",
     "do_GET": "http.server calls it",
     "do_POST": "http.server calls it",
     "from_fixed": "a public way to make a Column; the class is documented with all its members",

@@ -73,6 +73,8 @@ REMEDIES = {
     "went away for all of `delivery_timeout_ms`.",
     "CorruptDataError": "Of an answer: something that is not Kafka answers on this port, or a proxy changes bytes. Of a "
     "file on disk: restore it. It is never repaired silently.",
+    "DeliveryDelayedError": "Do not send it again. Look why the cluster cannot be reached; `kafkaprod.engine.outages` in "
+    "the log names it. [When the cluster is away](spool.md) says what happens meanwhile.",
     "DeliveryFailedError": "Some records failed and your program never looked at their results. Keep the futures, or use "
     "`add_done_callback`; `__cause__` is the first failure, `failed_count` how many there were.",
     "DeliveryTimeoutError": "The brokers did not answer in time. The message has the last error of the partition's "

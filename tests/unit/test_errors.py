@@ -55,6 +55,13 @@ _SAFE = {
     "method",
     "work",
     "counted(count, 'record')",
+    "counted(record_count, 'record')",
+    "counted(unknown, 'record')",
+    "counted(self.restored_count, 'record')",
+    "self._journal.directory",  # as this program gave it
+    "spool.describe()",
+    "file.path",
+    "what",  # texts of this package
     "reason",  # a constant of the table of options
     "report",
     "_sum(messages)",

@@ -28,6 +28,7 @@ cdef class Accumulator:
     cdef public object topic_batching
     cdef Py_ssize_t max_record_bytes
     cdef public list failed_batches         # (topic, partition, error, had a sequence) of each; None: not collected
+    cdef bint has_progress                  # a stored batch has had its outcome since take_progress()
     cdef public bint ignore_keys            # partitioner_ignore_keys
     cdef public uint64_t seed               # of sticky draws of topics yet to come; differs from producer to producer
     cdef bint is_abandoned                  # in a forked child: locks may be held for ever

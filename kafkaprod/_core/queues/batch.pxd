@@ -67,6 +67,12 @@ cdef struct Batch:
     int request_count           # 1 while a request may read the slabs
     bint sealed                 # header and CRC are written (and the payload compressed)
     bint maybe_persisted        # some attempt ended without a definite answer
+    bint is_stored              # it is in a journal; the fields below mean nothing otherwise
+    int64_t journal_rank        # of its first record in its partition
+    int64_t journal_segment     # where its entry is
+    int32_t journal_position    # -1: it is a part of an entry
+    int32_t journal_bytes       # of its entry
+    int32_t journal_skipped     # records at the beginning of its entry that are not the batch's
     # memory
     Account *account            # whose share of the pool its slabs are: that of the leader when it was opened
     Slab *first
@@ -163,6 +169,15 @@ cdef struct Partition:
     int32_t topic_most
     # guarded by the appender's partitioner state, see partitioner.pxd
     int64_t sticky_bytes
+    # of a producer with a journal, and the sender's alone; see journal_pass.pyx
+    Batch *stored_tail          # the last batch in the queue that is stored, guarded by lock
+    int32_t journal_reference   # + 1; 0: it has none
+    int64_t next_journal_rank
+    int64_t resolved_rank       # ranks below have their outcome: what take_progress() returned last
+    int64_t journal_offset      # of the last record known to be in the log, -1: none is
+    bint has_progress           # a stored batch has had its outcome since take_progress()
+    int64_t journal_producer_id     # + 1: of its last incarnation in the journal; 0: none
+    int16_t journal_epoch
 
 
 cdef struct Hint:

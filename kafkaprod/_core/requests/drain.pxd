@@ -28,6 +28,7 @@ cdef class Drain:
     cdef readonly int64_t producer_id
     cdef readonly int16_t producer_epoch
     cdef readonly bint reuses_sequences     # no newer epoch can be had: those of rejected batches are used again
+    cdef public bint needs_stored           # only batches that are in a journal go out
     cdef readonly int64_t transaction       # number of the open one; 0: none is open, -1: not transactional
     cdef bint adds_implicitly               # the leader adds partitions to the transaction (KIP-890)
     cdef readonly bint has_new_members      # a partition waits to be added to the transaction

@@ -20,6 +20,7 @@ class Drain:
     mutes: bool
     producer_id: int
     producer_epoch: int
+    needs_stored: bool
     reuses_sequences: bool
     wants_epoch: bool
     transaction: int

@@ -325,6 +325,8 @@ cdef class Drain:
 
     cdef bint _may_go(self, Partition *p, Batch *b, int64_t now_ms) noexcept nogil:
         """Whether nothing but time spent lingering could hold the batch back."""
+        if self.needs_stored and (not b.is_stored or b.first is NULL):
+            return False
         if self.mutes and p.in_flight_count > 0:
             return False
         if b.attempts > 0 and now_ms - b.last_attempt_ms < b.backoff_ms and p.leader_epoch <= b.sent_leader_epoch:
@@ -438,6 +440,8 @@ cdef class Drain:
             p.first_class = size_class_for(batch_size_bytes(b))
         batch_move(b, SENT)
         p.head = b.next
+        if p.stored_tail == b:
+            p.stored_tail = NULL
         if p.head is NULL:
             p.tail = NULL
         else:

@@ -117,6 +117,17 @@ cdef class BatchRef:
         return self.batch.maybe_persisted
 
     @property
+    def is_stored(self):
+        """Whether it is in a journal."""
+        return self.batch.is_stored
+
+    @property
+    def place_in_journal(self):
+        """(Segment, position, bytes, rank of its first record) of its entry; position -1: it is a part of one."""
+        cdef Batch *b = self.batch
+        return b.journal_segment, b.journal_position, b.journal_bytes, b.journal_rank
+
+    @property
     def partition_needs_new_epoch(self):
         """Whether a sequence of its partition may be missing from the log."""
         return self.batch.partition.needs_new_epoch
@@ -201,9 +212,14 @@ cdef class BatchRef:
             p.last_acked_sequence = -1
         mutex_unlock(&p.lock)
 
-    def forget_sequence(self):
-        """Let a definitely rejected batch get new sequence numbers under a new epoch; False if it may be in the log."""
+    def forget_sequence(self, bint in_doubt=False):
+        """Let a definitely rejected batch get new sequence numbers under a new epoch; False if it may be in the log.
+
+        Args: in_doubt: even then. It may be written twice.
+        """
         mutex_lock(&self.batch.partition.lock)
+        if in_doubt:
+            self.batch.maybe_persisted = False
         cdef bint done = forget_sequence(self.batch.partition, self.batch)
         mutex_unlock(&self.batch.partition.lock)
         return done
@@ -244,6 +260,8 @@ cdef void insert_queued(Partition *p, Batch *b) noexcept nogil:
         before.next = b
     if at is NULL:
         p.tail = b
+    if b.is_stored and p.stored_tail == before:
+        p.stored_tail = b
     store32(&p.queue_length, p.queue_length + 1)
 
 
@@ -261,6 +279,8 @@ cdef bint _remove_queued(Partition *p, Batch *b) noexcept nogil:
         before.next = b.next
     if p.tail == b:
         p.tail = before
+    if p.stored_tail == b:
+        p.stored_tail = before
     b.next = NULL
     store32(&p.queue_length, p.queue_length - 1)
     return True
@@ -301,6 +321,10 @@ cdef bint finish_batch(Accumulator accumulator, Batch *b, Outcome outcome, long 
     completion = b.completion
     if outcome == SUCCEEDED:
         note_acked(p, b)
+    if b.is_stored:
+        p.has_progress = accumulator.has_progress = True
+        if outcome == SUCCEEDED and base_offset >= 0:
+            p.journal_offset = base_offset + b.record_count - 1
     mutex_unlock(&p.lock)
     if outcome == FAILED and accumulator.failed_batches is not None:
         name = (<TopicQueues>accumulator.topic_list[p.topic_index]).name
@@ -385,12 +409,15 @@ def oldest_created_ms(Accumulator accumulator not None):
     return None if b is NULL else created
 
 
-def abort_batches(Accumulator accumulator not None, error not None, bint unsent_only=False):
-    """Fail every batch that has no outcome (or only those never sent); return how many records that were."""
+def abort_batches(Accumulator accumulator not None, error not None, bint unsent_only=False, bint spares_stored=True):
+    """Fail every batch that has no outcome (or only those never sent); return how many records that were.
+
+    Args: spares_stored: Those in a journal are left: they can be sent later, and by another process.
+    """
     cdef BatchRef ref
     cdef int64_t count = 0
     for ref in _incomplete_until(accumulator, INT64_MAX):
-        if unsent_only and ref.was_sent:
+        if (unsent_only and ref.was_sent) or (spares_stored and ref.batch.is_stored):
             continue
         if ref.fail(error, None, ref.batch.state == SENT):
             count += ref.record_count

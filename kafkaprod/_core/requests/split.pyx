@@ -186,6 +186,9 @@ cdef Batch *_open_child(Accumulator accumulator, Batch *b, int32_t index, const 
     child.max_timestamp = record.timestamp
     child.transactional = b.transactional
     child.maybe_persisted = b.maybe_persisted
+    child.is_stored = b.is_stored
+    child.journal_rank = b.journal_rank + index
+    child.journal_position = -1
     child.ordinal = b.ordinal
     child.producer_id = b.producer_id
     child.producer_epoch = b.producer_epoch

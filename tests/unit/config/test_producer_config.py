@@ -459,6 +459,8 @@ OAUTH = {
 }
 
 CONFLICTS: list[tuple[dict[str, object], str]] = [
+    ({"spool_dir": "/s", "transactional_id": "t"}, "spool_dir='/s' conflicts with transactional_id='t'"),
+    ({"spool_dir": "/s", "acks": 1, "enable_idempotence": False}, "spool_dir='/s' needs acks=all"),
     ({"bootstrap.servers": Addresses().parse("SSL://a:1")}, "does not agree with security_protocol=PLAINTEXT"),
     (
         {"allowed_secret_sources": (), "sasl_oauthbearer_assertion_file": "/f"},

@@ -462,5 +462,5 @@ def test_tokens_and_secrets_in_clear_bring_a_warning(
     caplog: pytest.LogCaptureFixture, options: dict[str, str], warning: str
 ) -> None:
     chosen = {**LOGIN, **CLIENT, "sasl.oauthbearer.token.endpoint.url": "http://h/", **options}
-    _check_support(ProducerConfig.from_options(chosen))
+    _check_support(ProducerConfig.from_options(chosen), keeps_identity=False)
     assert [warning in record.getMessage() for record in caplog.records] == [True]

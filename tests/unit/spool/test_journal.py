@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kafkaprod.errors import ConfigError, IllegalStateError
-from kafkaprod.spool.entries import FORMAT_VERSION, GRANTED, HELD, Incarnation, sent_batch, store_batch
+from kafkaprod.spool.entries import FORMAT_VERSION, RANK_MASK, Incarnation, JournalPlace
 from kafkaprod.spool.journal import CONTROL_RESERVE_BYTES, DAMAGED_SUFFIX, Journal
 from kafkaprod.spool.recovery import Recovered, recover
-from kafkaprod.storage.batch_header import parse_header
+from kafkaprod.storage.batch_header import parse_header, seal_header
 from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import FaultyDisk, failing, flip_bit, make_batch
 from tests.support.broker.memory_bytes import MemoryBytes
@@ -28,6 +28,35 @@ def open_journal(
 ) -> Journal:
     directory.chmod(stat.S_IRWXU)
     return Journal(str(directory), max_bytes, segment_bytes, disk or FaultyDisk())
+
+
+def stored_batch(batch: bytes, offset: int, mark: int, reference: int, rank: int) -> bytes:
+    """Return a batch as a journal has it."""
+    entry = bytearray(batch)
+    header = parse_header(entry)._replace(
+        base_offset=offset,
+        partition_leader_epoch=mark,
+        producer_id=reference,
+        producer_epoch=0,
+        base_sequence=rank & RANK_MASK,
+    )
+    seal_header(memoryview(entry), header)
+    return bytes(entry)
+
+
+def append(journal: Journal, reference: int, batch: bytes) -> int:
+    """Append a batch to a journal; return the rank of its first record."""
+    journal.roll()
+    rank, count = journal.state.table[reference].next_rank, parse_header(batch).record_count
+    entry = stored_batch(batch, journal.next_offset, journal.mark, reference, rank)
+    journal.append(entry, journal.next_offset + count, [(reference, rank + count)])
+    return rank
+
+
+def resolve(journal: Journal, reference: int, rank: int, offset: int) -> None:
+    """Note that a partition is resolved up to a rank, and remove what has no other records."""
+    journal.resolve({reference: (rank, offset)}, 1)
+    journal.free()
 
 
 def batch_of(*values: str) -> bytes:
@@ -54,7 +83,7 @@ def fill(journal: Journal, reference: int) -> tuple[int, OSError]:
     """Append until nothing more has room; return how many batches had, and the refusal."""
     for count in range(1000):
         try:
-            journal.append(reference, batch_of("value"), is_held=True)
+            append(journal, reference, batch_of("value"))
         except OSError as error:
             return count, error
     pytest.fail("the journal has no limit")
@@ -62,16 +91,15 @@ def fill(journal: Journal, reference: int) -> tuple[int, OSError]:
 
 def write_mixed(journal: Journal) -> list[tuple[int, int]]:
     """Write batches of two partitions with all kinds of control entries; return (reference, rank) of each record."""
-    orders, bills = journal.reference("orders", TOPIC_ID, 0), journal.reference("bills", TOPIC_ID, 5)
-    journal.begin_incarnation(orders, 7, 3)
+    orders, bills = journal.enter("orders", TOPIC_ID, 0, 1), journal.enter("bills", TOPIC_ID, 5, 6)
+    journal.begin_incarnations([(orders, Incarnation(7, 3, 0))])
     written = []
-    for index in range(6):
+    for _ in range(6):
         for reference, values in ((orders, ("a", "b")), (bills, ("c",))):
-            rank = journal.append(reference, batch_of(*values), is_held=reference == bills or index > 3)
+            rank = append(journal, reference, batch_of(*values))
             written += [(reference, rank + delta) for delta in range(len(values))]
-    journal.begin_incarnation(bills, 7, 4)
-    journal.grant([(bills, 0, 0)])
-    journal.resolve({orders: (2, 55)})
+    journal.begin_incarnations([(bills, Incarnation(7, 4, 0))])
+    journal.resolve({orders: (2, 55)}, 1)
     return [record for record in written if record not in ((orders, 0), (orders, 1))]
 
 
@@ -85,32 +113,22 @@ def test_a_journal_that_is_opened_again_has_what_was_written(tmp_path: Path) -> 
     orders, bills = found.state.table[0], found.state.table[1]
     assert (orders.topic, orders.topic_id, orders.partition, orders.next_rank) == ("orders", TOPIC_ID, 0, 12)
     assert (orders.resolved_rank, orders.last_offset, orders.incarnation) == (2, 55, Incarnation(7, 3, 0))
-    assert orders.grants == ((2, 3), (4, 5), (6, 7))
-    assert (bills.partition, bills.incarnation, bills.grants) == (5, Incarnation(7, 4, 0), ((0, 0),))
+    assert (bills.partition, bills.partition_count, bills.incarnation) == (5, 6, Incarnation(7, 4, 0))
     assert (found.damaged, found.lost, found.unassigned) == (set(), {}, [])
-    assert again.reference("bills", TOPIC_ID, 5) == 1
-    assert again.append(1, batch_of("d"), is_held=True) == 6
+    assert again.enter("bills", TOPIC_ID, 5, 6) == 1
+    assert append(again, 1, batch_of("d")) == 6
 
 
-def test_a_batch_is_sent_with_the_same_bytes_by_every_process(tmp_path: Path) -> None:
+def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
-    journal.begin_incarnation(reference, 7, 3)
-    sealed = batch_of("a", "b")
-    journal.append(reference, sealed, is_held=False)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
+    offset = journal.next_offset
+    append(journal, reference, batch_of("a", "b"))
     journal.close()
     again = open_journal(tmp_path)
-    assert again.read(again.recovered.unresolved[0]) == sealed
-
-
-def test_all_header_fields_of_a_stored_batch_are_found_again() -> None:
-    stored = store_batch(batch_of("a", "b"), 2**40, 99, 4, 2**31 + 5, is_held=True)
-    header = parse_header(stored)
-    assert (header.base_offset, header.partition_leader_epoch, header.producer_id) == (2**40, 99, 4)
-    assert (header.producer_epoch, header.base_sequence) == (HELD, 5)
-    sent = parse_header(sent_batch(bytes(stored), 2**31 + 5, Incarnation(7, 3, 5)))
-    assert (sent.producer_id, sent.producer_epoch, sent.base_sequence, sent.base_offset) == (7, 3, 0, 0)
-    assert parse_header(store_batch(batch_of("a"), 0, 0, 0, 0, is_held=False)).producer_epoch == GRANTED
+    batch = again.recovered.unresolved[0]
+    entry = stored_batch(batch_of("a", "b"), offset, journal.mark, reference, 0)
+    assert again.read(batch.segment, batch.position, batch.size_bytes) == entry
 
 
 def test_a_cut_at_every_byte_costs_only_what_was_not_written_completely(tmp_path: Path) -> None:
@@ -129,9 +147,9 @@ def test_a_cut_at_every_byte_costs_only_what_was_not_written_completely(tmp_path
 
 def test_a_journal_that_was_cut_goes_on(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abc":
-        journal.append(reference, batch_of(value), is_held=True)
+        append(journal, reference, batch_of(value))
     journal.close()
     (data,) = images(tmp_path).values()
     for size in range(len(data) - len(batch_of("c")), len(data)):
@@ -140,7 +158,7 @@ def test_a_journal_that_was_cut_goes_on(tmp_path: Path) -> None:
         (tmp_path / f"{0:020d}.log").write_bytes(data[:size])
         again = open_journal(tmp_path)
         assert ranks(again.recovered) == {0: [0, 1]}
-        assert again.append(reference, batch_of("d"), is_held=True) == 2
+        assert append(again, reference, batch_of("d")) == 2
         again.close()
         found = recovered(images(tmp_path))
         assert (ranks(found), found.damaged, found.lost) == ({0: [0, 1, 2]}, set(), {})
@@ -176,9 +194,9 @@ def test_damage_anywhere_is_counted_to_the_record(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_missing_is_counted(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, segment_bytes=300)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abcdefghij":
-        journal.append(reference, batch_of(value, value), is_held=True)
+        append(journal, reference, batch_of(value, value))
     files = images(tmp_path)
     gone = sorted(files)[1]
     there = sum(batch.segment == gone for batch in recovered(files).unresolved)
@@ -189,11 +207,11 @@ def test_a_segment_that_is_missing_is_counted(tmp_path: Path) -> None:
 
 def test_a_removed_segment_that_comes_back_is_not_sent_again(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, segment_bytes=200)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abcd":
-        journal.append(reference, batch_of(value), is_held=True)
+        append(journal, reference, batch_of(value))
     before = images(tmp_path)
-    journal.resolve({reference: (3, 2)})
+    resolve(journal, reference, 3, 2)
     after = images(tmp_path)
     assert set(before) - set(after)
     found = recovered({**before, **after})
@@ -206,14 +224,14 @@ def test_a_full_disk_at_every_byte_leaves_no_half_entry(tmp_path: Path) -> None:
         directory.mkdir()
         disk = FaultyDisk(bytes_per_write=50)
         journal = open_journal(directory, disk=disk, segment_bytes=500)
-        reference = journal.reference("orders", TOPIC_ID, 0)
+        reference = journal.enter("orders", TOPIC_ID, 0, 1)
         disk.capacity = capacity
         count, refusal = fill(journal, reference)
         assert refusal.errno == errno.ENOSPC
         assert ranks(recovered(images(directory)))[reference] == list(range(count))
         assert sum(map(len, images(directory).values())) == journal.size_bytes
         disk.capacity = None
-        assert journal.append(reference, batch_of("more"), is_held=True) == count
+        assert append(journal, reference, batch_of("more")) == count
         found = recovered(images(directory))
         assert (ranks(found)[reference], found.damaged, found.lost) == (list(range(count + 1)), set(), {})
         journal.close()
@@ -221,25 +239,25 @@ def test_a_full_disk_at_every_byte_leaves_no_half_entry(tmp_path: Path) -> None:
 
 def test_progress_is_recorded_when_batches_find_no_room(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, max_bytes=CONTROL_RESERVE_BYTES + 900, segment_bytes=300)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     count, refusal = fill(journal, reference)
     assert refusal.errno == errno.ENOSPC
     assert "at most 66436 bytes" in str(refusal)
     assert journal.size_bytes <= 900
     assert count
-    journal.resolve({reference: (count, 0)})
-    assert journal.append(reference, batch_of("b"), is_held=True) == count
+    resolve(journal, reference, count, 0)
+    assert append(journal, reference, batch_of("b")) == count
 
 
 def test_a_sync_that_fails_is_never_repeated(tmp_path: Path) -> None:
     disk = FaultyDisk()
     journal = open_journal(tmp_path, disk=disk)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     disk.fail = failing("fdatasync")
     with pytest.raises(OSError, match="Input/output error"):
         journal.sync()
     disk.fail = None
-    for call in (journal.sync, lambda: journal.append(reference, batch_of("a"), is_held=True)):
+    for call in (journal.sync, lambda: append(journal, reference, batch_of("a"))):
         with pytest.raises(OSError, match="has failed before"):
             call()
 
@@ -247,10 +265,10 @@ def test_a_sync_that_fails_is_never_repeated(tmp_path: Path) -> None:
 def test_a_segment_is_removed_only_after_the_sync_of_what_resolved_it(tmp_path: Path) -> None:
     disk = FaultyDisk()
     journal = open_journal(tmp_path, disk=disk, segment_bytes=200)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abcd":
-        journal.append(reference, batch_of(value), is_held=True)
-    journal.resolve({reference: (4, 3)})
+        append(journal, reference, batch_of(value))
+    resolve(journal, reference, 4, 3)
     kinds = [kind for kind, _ in disk.calls]
     last_write = len(kinds) - kinds[::-1].index("pwrite")
     assert kinds[last_write : last_write + 2] == ["fdatasync", "unlink"]
@@ -258,45 +276,45 @@ def test_a_segment_is_removed_only_after_the_sync_of_what_resolved_it(tmp_path: 
 
 def test_entries_that_were_cut_off_and_come_back_do_not_count(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abc":
-        journal.append(reference, batch_of(value), is_held=True)
+        append(journal, reference, batch_of(value))
     journal.close()
     path = tmp_path / f"{0:020d}.log"
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
-    open_journal(tmp_path).append(reference, batch_of("d"), is_held=True)
+    append(open_journal(tmp_path), reference, batch_of("d"))
     path.write_bytes(whole)  # the cut was not on the disk when the power went
     assert ranks(recovered(images(tmp_path))) == {reference: [0, 1, 2]}
 
 
 def test_a_damaged_segment_is_kept_aside(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
     for value in "abc":
-        journal.append(reference, batch_of(value), is_held=True)
+        append(journal, reference, batch_of(value))
     journal.close()
     path = tmp_path / f"{0:020d}.log"
     middle = recovered(images(tmp_path)).unresolved[1]
     path.write_bytes(flip_bit(path.read_bytes(), (middle.position + 62) * 8))
     again = open_journal(tmp_path)
     assert (again.recovered.lost, again.recovered.damaged) == ({reference: 1}, {0})
-    again.resolve({reference: (3, 2)})
+    resolve(again, reference, 3, 2)
     assert not path.exists()
     assert path.with_name(path.name + DAMAGED_SUFFIX).exists()
 
 
 def test_records_of_a_partition_that_is_not_known_any_more_go_to_no_other(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
-    journal.append(reference, batch_of("a", "b"), is_held=True)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
+    append(journal, reference, batch_of("a", "b"))
     journal.close()
     path = tmp_path / f"{0:020d}.log"
     position = path.read_bytes().index(b"orders")
     path.write_bytes(flip_bit(path.read_bytes(), position * 8))
     again = open_journal(tmp_path)
     assert sum(header.record_count for _, _, header in again.recovered.unassigned) == 2
-    assert again.reference("bills", TOPIC_ID, 0) != reference
+    assert again.enter("bills", TOPIC_ID, 0, 1) != reference
     found = recovered(images(tmp_path))
     assert (found.unresolved, len(found.unassigned)) == ([], 1)
 
@@ -322,9 +340,9 @@ def test_the_journal_of_a_newer_release_is_left_alone(tmp_path: Path, monkeypatc
 
 def test_a_batch_inside_a_record_is_not_taken_for_an_entry(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    reference = journal.reference("orders", TOPIC_ID, 0)
-    inner = store_batch(batch_of("x"), 1000, 12345, reference, 50, is_held=True)
-    journal.append(reference, bytes(make_batch([bytes(inner), b"end" * 30])), is_held=True)
+    reference = journal.enter("orders", TOPIC_ID, 0, 1)
+    inner = stored_batch(batch_of("x"), 1000, 12345, reference, 50)
+    append(journal, reference, bytes(make_batch([bytes(inner), b"end" * 30])))
     (data,) = images(tmp_path).values()
     found = recovered({0: data[:-10]})
     assert (ranks(found), found.damaged) == ({reference: []}, set())
@@ -333,25 +351,50 @@ def test_a_batch_inside_a_record_is_not_taken_for_an_entry(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("act", "why"),
     [
-        (lambda journal: journal.append(1, batch_of("a"), is_held=False), "no producer id"),
-        (lambda journal: journal.grant([(0, 10, 10)]), "11 is next"),
-        (lambda journal: journal.append(0, batch_of("a"), is_held=False), "10 batches may have been sent"),
-        (lambda journal: journal.begin_incarnation(0, 8, 0), "not resolved"),
-        (lambda journal: journal.resolve({0: (13, 0)}), "has 11 records"),
-        (lambda journal: journal.resolve({0: (0, 0)}), "up to 1"),
+        (lambda journal: journal.begin_incarnations([(0, Incarnation(8, 0, 2))]), "records 1 to 1 are not resolved"),
+        (lambda journal: journal.resolve({0: (4, 0)}, 1), "has 3 records"),
+        (lambda journal: journal.resolve({0: (0, 0)}, 1), "up to 1"),
     ],
 )
 def test_what_could_lose_or_double_a_record_is_refused(
     tmp_path: Path, act: Callable[[Journal], object], why: str
 ) -> None:
     journal = open_journal(tmp_path)
-    orders, _ = journal.reference("orders", TOPIC_ID, 0), journal.reference("orders", TOPIC_ID, 1)
-    journal.begin_incarnation(orders, 7, 3)
-    for _ in range(10):
-        journal.append(orders, batch_of("a"), is_held=False)
-    journal.resolve({orders: (1, 0)})
-    journal.append(orders, batch_of("a"), is_held=False)
+    orders = journal.enter("orders", TOPIC_ID, 0, 2)
+    journal.begin_incarnations([(orders, Incarnation(7, 3, 0))])
+    for _ in range(3):
+        append(journal, orders, batch_of("a"))
+    journal.resolve({orders: (1, 0)}, 1)
     size = os.path.getsize(tmp_path / f"{0:020d}.log")
     with pytest.raises(IllegalStateError, match=why):
         act(journal)
     assert os.path.getsize(tmp_path / f"{0:020d}.log") == size
+
+
+def test_a_journal_of_another_boot_or_directory_is_taken_for_a_moved_one(tmp_path: Path) -> None:
+    here = JournalPlace(bytes(range(16)), 5, 6)
+    tmp_path.chmod(stat.S_IRWXU)
+    for place, was_moved in [
+        (here, False),
+        (here, False),
+        (here._replace(inode=7), True),
+        (here, True),
+        (JournalPlace(), True),
+    ]:
+        journal = Journal(str(tmp_path), NO_LIMIT, NO_LIMIT, FaultyDisk(), place)
+        assert journal.was_moved == was_moved
+        journal.note_cluster("a cluster")
+        journal.close()
+    assert open_journal(tmp_path).state.slot.cluster_id == "a cluster"
+
+
+def test_a_process_knows_the_last_producer_id_and_when_a_broker_answered(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    write_mixed(journal)
+    journal.resolve({0: (4, 56)}, 123456)
+    journal.close()
+    for _ in range(2):
+        again = open_journal(tmp_path)
+        assert (again.state.slot.producer_id, again.state.slot.producer_epoch) == (7, 4)
+        assert again.state.contact_ms == 123456
+        again.close()

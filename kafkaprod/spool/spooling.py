@@ -1,0 +1,370 @@
+"""What a producer with a spool does in each turn of its sender thread: store what is due, and what has its outcome.
+
+    an earlier process -> restore (before the thread runs)
+    accumulator -> store: batches that are due are in the journal -> drain -> allow: so is their producer id -> send
+                          what has its outcome is noted before anything more is sent
+
+At most five batches of a partition are on their way to a broker. Because progress is written before more are sent, no
+more than five batches of a partition may be in the topic without the journal's knowing it; a broker remembers the last
+five. So whenever a process is killed, the next one sends them again under the same numbers, and each is in the topic
+once. Sender thread only, but for `add_sync` and `describe`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkaprod._core.queues.accumulator import Accumulator
+from kafkaprod._core.requests.drain import Drain
+from kafkaprod._core.requests.journal_pass import (
+    JournalPass,
+    enter_partition,
+    forget_incarnations,
+    new_incarnations,
+    take_progress,
+)
+from kafkaprod._core.requests.produce_request import ProduceRequest
+from kafkaprod._core.requests.restore import first_unloaded, load_batch, restore_batch, restore_partition
+from kafkaprod._core.requests.settlement import BatchRef
+from kafkaprod.spool.entries import RANK_MASK, Incarnation, SpooledPartition
+from kafkaprod.spool.journal import Journal
+from kafkaprod.spool.recovery import StoredBatch
+from kafkaprod.spool.syncing import Syncing
+from kafkaprod.storage.batch_header import parse_header
+from kafkaprod.storage.disk import Disk
+from kafkaprod.text import counted
+
+PASS_BYTES: Final = 1 << 20  # written at once
+BROKER_WINDOW: Final = 5  # batches of a partition that may be on their way
+MAX_EPOCH: Final = 32_767
+RETRY_MS: Final = 100  # after a write that found no room
+FREE_EVERY: Final = 64  # writes of progress
+NO_TOPIC_ID: Final = bytes(16)
+
+logger = logging.getLogger("kafkaprod.spool")
+
+
+class Sync:
+    """A call of sync().
+
+    Attributes:
+        wake: Called when all that was sent before it is on the disk, or never will be.
+        is_over: Whether it is, or the caller no longer waits.
+        error: Why it is not.
+    """
+
+    __slots__ = ("error", "is_over", "wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        self.is_over = False
+        self.error: OSError | None = None
+
+
+class SyncPolicy(NamedTuple):
+    """`spool_sync`: whether what is sent was forced to the disk before, and how often the rest is; 0: never."""
+
+    is_each: bool
+    interval_ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> SyncPolicy:
+        """Read the option."""
+        return cls(text == "each", int(text.partition(":")[2] or 0))
+
+
+class Spool:
+    """The spool of one producer.
+
+    Args:
+        journal: The journal of its slot.
+        policy: When it is forced to the disk.
+        accumulator, drain: Those of the producer.
+        now_ms: The time.
+        wall_ms: The time of day, in ms since the epoch.
+        buffer_bytes: The producer's memory.
+
+    Attributes:
+        restored_count: Records that earlier processes have left.
+        doubtful_count: Those of them that were sent again and may be in their topics twice.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        policy: SyncPolicy,
+        accumulator: Accumulator,
+        drain: Drain,
+        now_ms: int,
+        wall_ms: Callable[[], int],
+        buffer_bytes: int,
+    ) -> None:
+        self._journal = journal
+        self._policy = policy
+        self._accumulator = accumulator
+        self._drain = drain
+        self._wall_ms = wall_ms
+        self._load_bytes = buffer_bytes // 4
+        self._pass = JournalPass(accumulator)
+        self._syncing = Syncing(journal, Disk(), policy.interval_ms) if policy.interval_ms else None
+        self._syncs: deque[Sync] = deque()
+        self._full_until_ms = -1
+        self._is_full = False
+        self._is_closed = False
+        self._writes_until_free = FREE_EVERY
+        self._first_ranks: dict[tuple[str, int], int] = {}  # of this process, by topic and partition
+        self.restored_count = 0
+        self.doubtful_count = 0
+        self._restore(now_ms)
+        drain.needs_stored = True
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that gets the records; None: the first that answers."""
+        return self._journal.state.slot.cluster_id or None
+
+    @property
+    def topics(self) -> set[str]:
+        """The topics that the journal knows."""
+        return {item.topic for item in self._journal.state.table.values()}
+
+    # -- restart -------------------------------------------------------------------------------------------------------
+
+    def _restore(self, now_ms: int) -> None:
+        """Queue what an earlier process has left, and continue its producer id."""
+        state, found = self._journal.state, self._journal.recovered
+        left: defaultdict[int, list[StoredBatch]] = defaultdict(list)
+        for batch in found.unresolved:
+            left[batch.reference].append(batch)
+        found.unresolved = []
+        # Else the brokers may have records that the journal has not: numbers behind it may be those of other records.
+        is_continued = not (self._journal.was_moved or found.damaged or found.lost or found.unassigned)
+        for topic in self.topics:
+            items = [item for item in state.table.values() if item.topic == topic]
+            count = max(max(item.partition_count, item.partition + 1) for item in items)
+            topic_id = items[0].topic_id
+            self._accumulator.set_topic(topic, [-1] * count, None, None if topic_id == NO_TOPIC_ID else topic_id)
+        for reference, item in state.table.items():
+            enter_partition(self._accumulator, item.topic, item.partition, reference)
+            self._first_ranks[item.topic, item.partition] = item.next_rank
+            restore_partition(
+                self._accumulator,
+                item.topic,
+                item.partition,
+                item.next_rank,
+                item.resolved_rank,
+                item.incarnation.producer_id,
+                item.incarnation.producer_epoch,
+            )
+            sent_count = BROKER_WINDOW if is_continued else len(left[reference])
+            for index, batch in enumerate(left[reference]):
+                self._restore_batch(item, batch, may_be_sent=index < sent_count, now_ms=now_ms)
+        slot = state.slot
+        if is_continued and 0 <= slot.producer_epoch < MAX_EPOCH:
+            self._drain.set_producer(slot.producer_id, slot.producer_epoch + 1)
+        self._report(left)
+
+    def _restore_batch(self, item: SpooledPartition, batch: StoredBatch, *, may_be_sent: bool, now_ms: int) -> None:
+        header = parse_header(self._journal.read(batch.segment, batch.position, batch.size_bytes))
+        rank = max(batch.rank, item.resolved_rank)
+        sequence = -1
+        if may_be_sent and item.incarnation.producer_id >= 0 and rank >= item.incarnation.first_rank:
+            sequence = (rank - item.incarnation.first_rank) & RANK_MASK
+        entry = (
+            *(batch.segment, batch.position, batch.size_bytes, rank),
+            *(batch.last_rank - rank + 1, rank - batch.rank, header.base_timestamp, header.max_timestamp),
+        )
+        restore_batch(self._accumulator, item.topic, item.partition, entry, sequence, now_ms)
+        self.restored_count += batch.last_rank - rank + 1
+
+    def _report(self, left: dict[int, list[StoredBatch]]) -> None:
+        """Say what was found, and what is lost."""
+        state, found = self._journal.state, self._journal.recovered
+        if self.restored_count:
+            logger.info(
+                "%s of an earlier process are in the spool %s, and are sent first",
+                counted(self.restored_count, "record"),
+                self._journal.directory,
+            )
+        for reference, count in found.lost.items():
+            item = state.table[reference]
+            logger.error(
+                "%s for %r[%d] were in the spool %s and cannot be read any more",
+                counted(count, "record"),
+                item.topic,
+                item.partition,
+                self._journal.directory,
+            )
+        unknown = sum(header.record_count for _, _, header in found.unassigned)
+        if unknown:
+            logger.error(
+                "%s in the spool %s are of a partition that is not known any more",
+                counted(unknown, "record"),
+                self._journal.directory,
+            )
+
+    # -- each turn -----------------------------------------------------------------------------------------------------
+
+    def store(self, now_us: int) -> float:
+        """Write what is due and what has its outcome; return in how many ms to call again."""
+        now_ms = now_us // 1000
+        try:
+            self._note_progress()
+            self._load()
+        except OSError as error:
+            self._on_failure(error, now_ms)
+        if now_ms < self._full_until_ms:
+            return self._full_until_ms - now_ms
+        try:
+            self._store_due(now_us)
+        except OSError as error:
+            self._on_failure(error, now_ms)
+            return RETRY_MS
+        return max(self._pass.due_us - now_us, 0) / 1000
+
+    def _store_due(self, now_us: int) -> None:
+        syncs = list(self._syncs)
+        collected = self._pass
+        is_any_written = False
+        while True:
+            self._journal.roll()
+            count = collected.collect(now_us, bool(syncs), self._journal.next_offset, self._journal.mark, PASS_BYTES)
+            if count:
+                self._write()
+                is_any_written = True
+            for topic, partition, topic_id, partition_count in collected.strangers:
+                reference = self._journal.enter(topic, topic_id or NO_TOPIC_ID, partition, partition_count)
+                enter_partition(self._accumulator, topic, partition, reference)
+            if not (collected.is_cut or collected.strangers):
+                break
+        if self._is_full and is_any_written:
+            self._is_full = False
+            logger.info("the spool %s takes records again", self._journal.directory)
+        if syncs:
+            self._end_syncs(syncs)
+
+    def _write(self) -> None:
+        """Write what was collected, and let it be sent."""
+        collected = self._pass
+        try:
+            segment, position = self._journal.append(memoryview(collected), collected.next_offset, collected.ends())
+            if self._policy.is_each:
+                self._journal.sync()
+        except OSError:
+            collected.undo()
+            raise
+        collected.commit(segment, position)
+        if self._syncing is not None:
+            self._syncing.note_write()
+
+    def _note_progress(self) -> None:
+        resolved = {reference: (rank, offset) for reference, rank, offset in take_progress(self._accumulator)}
+        if not resolved:
+            return
+        self._journal.resolve(resolved, self._wall_ms())
+        self._writes_until_free -= 1
+        if self._writes_until_free == 0 or self._is_full:
+            self._writes_until_free = FREE_EVERY
+            self._journal.free()
+
+    def _load(self) -> None:
+        """Give the batches that could be sent next their bytes."""
+        for ref in first_unloaded(self._accumulator, self._load_bytes):
+            segment, position, size_bytes, _ = ref.place_in_journal
+            load_batch(ref, self._journal.read(segment, position, size_bytes))
+
+    def _on_failure(self, error: OSError, now_ms: int) -> None:
+        """Write nothing for a moment: what is stored is sent, and the rest waits."""
+        self._full_until_ms = now_ms + RETRY_MS
+        if not self._is_full:
+            self._is_full = True
+            what = "is full" if error.errno == errno.ENOSPC else "cannot be written"
+            logger.warning("the spool %s %s, records wait in memory: %s", self._journal.directory, what, error)
+        if self._journal.failure is not None:
+            self._end_syncs(list(self._syncs), error)
+
+    def allow(self, request: ProduceRequest) -> None:
+        """Write the producer ids and epochs under which a request's batches are sent, if they are new.
+
+        Raises:
+            OSError: The disk refused: the request must not be sent.
+        """
+        found = new_incarnations(request)
+        if not found:
+            return
+        try:
+            self._journal.begin_incarnations((reference, Incarnation(*numbers)) for reference, *numbers in found)
+        except OSError:
+            forget_incarnations(request)
+            raise
+
+    def note_topic(self, topic: str, topic_id: bytes | None, partition_count: int) -> None:
+        """Take what the metadata says of a topic, for a process that starts without a cluster."""
+        for item in self._journal.state.table.values():
+            if item.topic == topic:
+                self._journal.enter(topic, topic_id or NO_TOPIC_ID, item.partition, partition_count)
+
+    def note_cluster(self, cluster_id: str | None) -> None:
+        """Take the cluster that gets the records."""
+        if cluster_id is not None and cluster_id != self._journal.state.slot.cluster_id:
+            self._journal.note_cluster(cluster_id)
+
+    def is_restored(self, ref: BatchRef) -> bool:
+        """Whether an earlier process has written the batch."""
+        return ref.is_stored and ref.place_in_journal[3] < self._first_ranks.get((ref.topic, ref.partition), 0)
+
+    def note_doubt(self, ref: BatchRef, record_count: int, why: str) -> None:
+        """Count records that are sent under new numbers although the old ones may be in the topic."""
+        self.doubtful_count += record_count
+        logger.warning(
+            "%s for %s[%d] that an earlier process may have sent are sent again, and may be there twice: %s",
+            counted(record_count, "record"),
+            ref.topic,
+            ref.partition,
+            why,
+        )
+
+    # -- sync and end --------------------------------------------------------------------------------------------------
+
+    def add_sync(self, wake: Callable[[], None]) -> Sync:
+        """Store what is queued in the next turn, whatever its age; call `wake` when it is on the disk. Thread-safe."""
+        sync = Sync(wake)
+        self._syncs.append(sync)
+        return sync
+
+    def describe(self) -> str:
+        """Return how full the spool is, and where it is. Thread-safe."""
+        return f"the spool {self._journal.directory} has {self._journal.size_bytes} bytes"
+
+    def _end_syncs(self, syncs: list[Sync], error: OSError | None = None) -> None:
+        if error is None and (self._policy.is_each or self._policy.interval_ms):
+            self._journal.sync()
+        for sync in syncs:
+            self._syncs.remove(sync)
+            sync.error = error
+            sync.is_over = True
+            sync.wake()
+
+    def close(self) -> None:
+        """Note what has its outcome, force it to the disk, and give the slot to others."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._syncing is not None:
+            self._syncing.end()
+        try:
+            self._note_progress()
+            self._journal.free()
+            self._journal.sync()
+        except OSError as error:
+            logger.warning("the spool %s could not be written at its end: %s", self._journal.directory, error)
+        self._end_syncs(list(self._syncs), OSError(errno.EBADF, "the producer was closed"))
+        self._journal.close()
+
+    def abandon(self) -> None:
+        """Close the slot in a forked child: its lock must end with the parent."""
+        self._journal.close()
