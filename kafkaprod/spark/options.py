@@ -175,6 +175,11 @@ def check_kafka_options(kafka: Mapping[str, Any], client: str) -> ProducerConfig
         config = ProducerConfig.from_options(kafka if has_servers else {**kafka, "bootstrap.servers": "none:1"})
     except ConfigError as error:
         raise ConfigError(f"of the options with the prefix '{KAFKA_PREFIX}': {error}") from error
+    if config.spool_dir is not None:
+        raise ConfigError(
+            f"{KAFKA_PREFIX}spool.dir cannot be set: Spark runs a task that failed again, maybe elsewhere, and a spool "
+            "would send its rows as well"
+        )
     if not has_servers:
         raise ConfigError(f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {client}")
     return config

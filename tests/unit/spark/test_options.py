@@ -23,6 +23,7 @@ def test_kafka_options_lose_their_prefix_and_secrets_are_not_shown() -> None:
     [
         ("kafka.ssl.engine.factory.class", "x", "ssl.engine.factory.class is not supported"),
         ("kafka.ssl.keystore.type", "JKS", "ssl.keystore.type='JKS' is not supported"),
+        ("kafka.spool.dir", "/s", "kafka.spool.dir cannot be set: Spark runs a task that failed again"),
         ("kafka.no.such", "x", "unknown option 'no.such'"),
         ("kafka.bootstrap.server", "x:1", "unknown option 'bootstrap.server'; did you mean bootstrap_servers?"),
         ("topics", "t", "unknown option 'topics'; did you mean 'topic'?"),
