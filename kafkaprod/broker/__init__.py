@@ -21,10 +21,10 @@ settings        what clients have set: options, ACLs, quotas, credentials, token
 config          the broker's options, under Kafka's names where Kafka has them
 cluster_config  the options of a broker that belong to its cluster
 coordinator     what the broker remembers for clients: groups, committed offsets, transactions
-calls           what a handler is given and gives back
-listeners       the sockets a broker listens on
 replication     what a broker does with the partitions that the metadata gives it
 controller      one state machine that writes the cluster's metadata log
+calls           what a handler is given and gives back
+listeners       the sockets a broker listens on
 metadata        the cluster's metadata: a log of Kafka's own records, and the image that they add up to
 peers           connections between the processes of an embedded cluster
 storage         the broker's durable log, in Apache Kafka's on-disk formats

@@ -194,15 +194,15 @@ MUTANTS = [
     Mutant(
         "a broker serves before it knows its registration",
         "broker/controller/registrations.py",
-        "event.metadata_offset > broker.epoch:",
-        "event.metadata_offset >= broker.epoch:",
+        "not request.want_fence and offset > broker.epoch:",
+        "not request.want_fence and offset >= broker.epoch:",
         ("tests/unit/broker/controller",),
     ),
     Mutant(
         "the same process gets a new epoch",
         "broker/controller/registrations.py",
-        "return Decision([], Registered(ErrorCode.NONE, known.epoch))",
-        "return Decision([], Registered(ErrorCode.NONE, known.epoch + 1))",
+        "BrokerRegistrationResponse(broker_epoch=known.epoch)",
+        "BrokerRegistrationResponse(broker_epoch=known.epoch + 1)",
         ("tests/unit/broker/controller",),
     ),
     Mutant(

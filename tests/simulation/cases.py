@@ -10,10 +10,9 @@ from collections import Counter
 from typing import ClassVar
 from unittest.mock import patch
 
-from kafkaprod.broker.controller.events import CreateTopic
 from kafkaprod.engine.node_states import NodeCondition, NodeStates
 from kafkaprod.engine.paths import Paths
-from tests.simulation.run import STARTS_MS, Simulation
+from tests.simulation.run import STARTS_MS, Simulation, creation
 from tests.simulation.serving import Gray
 from tests.simulation.steady import TOPIC, Load, Sent, SteadyNode
 from tests.simulation.world import Link
@@ -79,7 +78,7 @@ class Day(Simulation):
         for broker in self.brokers.values():
             broker.start()
         self._run_while(lambda: not self._are_serving(), STARTS_MS)
-        self._tell_controller(CreateTopic(TOPIC, partition_count=case.partition_count, replication_factor=1))
+        self._ask_controller(creation(TOPIC, case.partition_count, replication_factor=1))
         self._run_while(lambda: len(self._keys()) < case.partition_count or not self.checker.is_at_rest(), STARTS_MS)
         self.engines.append(SteadyNode(self.world, self.brokers, self.outcomes, case.load))
         case.prepare(self)

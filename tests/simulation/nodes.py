@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import AlterPartition, BrokerGone, Heartbeat
+from kafkaprod.broker.controller.events import BrokerGone
 from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
@@ -21,6 +21,8 @@ from kafkaprod.broker.replication.partition import PartitionReplica, ReplicaSett
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.broker_registration import Listener
 from kafkaprod.protocol.schema import Request, Response
 from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
@@ -225,7 +227,7 @@ class BrokerNode:
             heartbeat_ms=HEARTBEAT_MS,
             rack=None,
             previous_epoch=self.clean_epoch,
-            endpoints=(("PLAINTEXT", host_of(self.broker_id), PORT, 0),),
+            listeners=[Listener(name="PLAINTEXT", host=host_of(self.broker_id), port=PORT)],
             log_dirs=self.online_log_dirs(),
         )
         self.manager = ReplicaManager(
@@ -416,7 +418,7 @@ class BrokerNode:
             lifecycle.on_answer(request, answer, self.now_ms())
             self._follow(self.follower.catch_up(lifecycle.broker_epoch))
 
-        self._call(request, answered)
+        self._ask(request, answered)
 
     def _refill_producer_ids(self, now_ms: int) -> None:
         if now_ms < self._ids_asked_until_ms:
@@ -432,28 +434,14 @@ class BrokerNode:
         request = AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=self.lifecycle.broker_epoch)
         self._ask(request, answered)
 
-    def _propose(self, request: AlterPartition) -> None:
+    def _propose(self, request: AlterPartitionRequest) -> None:
         manager = self.manager
 
         def answered(answer: Any) -> None:
             if manager.on_isr_answer(request, answer, self.now_ms()):
                 self.lifecycle.register_again(self.now_ms())
 
-        self._call(request, answered)
-
-    def _call(self, request: Any, answered: Callable[[Any], None]) -> None:
-        """Send an event to the controller; its answer comes back over the network."""
-        controller, life = self.controller, self.process.lives
-
-        def reply(answer: Any) -> None:
-            self.world.send(controller.process, self.process, lambda: answered(answer), life)
-
-        def deliver() -> None:
-            is_heartbeat = isinstance(request, Heartbeat)
-            changes: dict[str, Any] = {"arrived_ms": controller.now_ms()} if is_heartbeat else {}
-            controller.put(request._replace(reply=reply, **changes))
-
-        self.world.send(self.process, controller.process, deliver)
+        self._ask(request, answered)
 
     def _ask(self, request: Request, answered: Callable[[Any], None]) -> None:
         """Send a request to the controller as bytes; its answer comes back over the network."""

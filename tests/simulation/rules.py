@@ -15,7 +15,6 @@ from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.topics import Partition
 from kafkaprod.broker.controller import partitions, registrations
 from kafkaprod.broker.controller.context import ControllerContext
-from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
 from kafkaprod.broker.handlers import fetch, list_offsets
 from kafkaprod.broker.metadata import image_records
 from kafkaprod.broker.metadata.follower import MetadataFollower
@@ -28,6 +27,7 @@ from kafkaprod.engine.answers import Answers, BatchFailure
 from kafkaprod.engine.identity import IdempotentIdentity
 from kafkaprod.engine.paths import Paths
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.alter_partition import PartitionOutcome, PartitionProposal
 from kafkaprod.structs import TopicPartition
 from tests.simulation.logs import SimulatedLog
 from tests.simulation.nodes import BrokerNode
@@ -84,9 +84,9 @@ def _keeps_isr(context: ControllerContext, broker_id: int) -> list[Any]:
 
 
 def _forgets_refused(on_outcome: Callable[..., bool]) -> Callable[..., bool]:
-    def wrong(self: PartitionReplica, proposal: IsrProposal, outcome: IsrOutcome) -> bool:
-        if outcome.error != ErrorCode.NONE:
-            self.committed_isr = tuple(member.broker_id for member in proposal.members)
+    def wrong(self: PartitionReplica, proposal: PartitionProposal, outcome: PartitionOutcome) -> bool:
+        if outcome.error_code != ErrorCode.NONE:
+            self.committed_isr = tuple(member.broker_id for member in proposal.new_isr_with_epochs)
         return on_outcome(self, proposal, outcome)
 
     return wrong
@@ -95,7 +95,7 @@ def _forgets_refused(on_outcome: Callable[..., bool]) -> Callable[..., bool]:
 def _proposed_only(self: PartitionReplica) -> frozenset[int]:
     if self.proposal is None:
         return frozenset(self.committed_isr)
-    return frozenset(member.broker_id for member in self.proposal.members)
+    return frozenset(member.broker_id for member in self.proposal.new_isr_with_epochs)
 
 
 def _same_epoch(self: IdempotentIdentity) -> None:

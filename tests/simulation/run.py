@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from kafkaprod.broker.controller.events import ControllerEvent, CreateTopic, DeleteTopic, MoveLeader, Reassign
+from kafkaprod.broker.controller.events import MoveLeader
+from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
 from kafkaprod.broker.metadata.records import PartitionChangeRecord
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkaprod.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkaprod.protocol.schema import Request
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.clients import SimulatedProducer
 from tests.simulation.nodes import BrokerNode, ControllerNode
@@ -37,6 +46,12 @@ class Outcome:
     delivered: int
     failed: int
     digest: str
+
+
+def creation(name: str, partition_count: int, replication_factor: int = 3) -> CreateTopicsRequest:
+    """What has the controller make a topic."""
+    topic = CreatableTopic(name=name, num_partitions=partition_count, replication_factor=replication_factor)
+    return CreateTopicsRequest(topics=[topic])
 
 
 class Simulation:
@@ -170,10 +185,16 @@ class Simulation:
 
     def _create_topic(self) -> None:
         for name, count in self.topics.items():
-            self._tell_controller(CreateTopic(name, partition_count=count, replication_factor=3))
+            self._ask_controller(creation(name, count))
 
-    def _tell_controller(self, event: ControllerEvent) -> None:
-        self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
+    def _ask_controller(self, request: Request) -> None:
+        version = FORWARDED_VERSIONS[request.api]
+        arrived = type(request).decode(request.encode(version), version)
+        self.world.in_process(
+            self.controller.process,
+            0,
+            lambda: self.controller.on_request(arrived, lambda _: None),
+        )
 
     def _image(self) -> ClusterImage:
         assert self.controller.controller is not None
@@ -291,16 +312,18 @@ class Simulation:
 
     def _move(self) -> None:
         key = self.world.random.choice(self._keys())
-        self._tell_controller(MoveLeader(key, self.world.random.choice(sorted(self.brokers))))
+        event = MoveLeader(key, self.world.random.choice(sorted(self.brokers)))
+        self.world.in_process(self.controller.process, 0, lambda: self.controller.put(event))
 
     def _reassign(self) -> None:
         chance = self.world.random
         key = chance.choice(self._keys())
-        replicas = (
-            tuple(chance.sample(sorted(self.brokers), chance.choice((2, 3, 3)))) if chance.random() < 0.9 else None
-        )
+        replicas = chance.sample(sorted(self.brokers), chance.choice((2, 3, 3))) if chance.random() < 0.9 else None
         self.world.note(f"move partition {key[1]} to {replicas}")
-        self._tell_controller(Reassign(key, replicas))
+        topic = self._image().topics[key[0]].name
+        partition = ReassignablePartition(partition_index=key[1], replicas=replicas)
+        topics = [ReassignableTopic(name=topic, partitions=[partition])]
+        self._ask_controller(AlterPartitionReassignmentsRequest(topics=topics))
 
     def _reset_connection(self) -> None:
         broker = self._some_broker()
@@ -315,10 +338,9 @@ class Simulation:
 
     def _recreate_topic(self) -> None:
         self.world.note("delete and create the topic events")
-        self._tell_controller(DeleteTopic("events"))
+        self._ask_controller(DeleteTopicsRequest(topics=[DeleteTopicState(name="events")]))
         delay_ms = self.world.random.randint(1, 300)
-        event = CreateTopic("events", partition_count=2, replication_factor=3)
-        self.world.at(delay_ms, lambda: self._tell_controller(event))
+        self.world.at(delay_ms, lambda: self._ask_controller(creation("events", 2)))
 
     def _controller_crash(self) -> None:
         if self.controller.process.is_up:

@@ -4,6 +4,7 @@ faults        what a broker does wrong on purpose, as rules by API key
 request_log   what clients have asked, for tests: the newest requests in a ring
 purgatory     requests that wait until partitions have moved or their time is over
 refusal       the error a request handler raises to answer a Kafka error code
+refusal_shapes  the response in which every part of a request has failed, from declarations
 steps         work for one request in steps, so that no client holds a thread for long
 limits        how long the names are that clients choose and a broker keeps
 request       what the router gives a handler, and what a handler gives back

@@ -18,13 +18,12 @@ from kafkaprod.broker.cluster.replica_directories import ReplicaDirectories
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.events import AlterPartitionAnswer, RegisterBroker
 from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.peers.link import OnAnswer, PeerLink
 from kafkaprod.broker.peers.rules import CONTROLLER, LinkRules, socket_path
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetcherAnswer, FetchRequest, OffsetLookup
-from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest
+from kafkaprod.broker.replication.lifecycle import BrokerLifecycle, BrokerState, LifecycleRequest, LifecycleResponse
 from kafkaprod.broker.replication.partition import ReplicaSettings
 from kafkaprod.broker.replication.replica_manager import ReplicaManager
 from kafkaprod.broker.settings.replicated_settings import ReplicatedSettings
@@ -32,8 +31,6 @@ from kafkaprod.clock import Clock
 from kafkaprod.net.poller import Poller
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse
-from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 from kafkaprod.protocol.messages.fetch import FetchResponse
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsResponse
@@ -46,8 +43,7 @@ MAX_FETCH_WAIT_MS = 500
 """How long a leader holds an empty answer back in a quiet cluster; less where followers count as slow sooner."""
 
 _REQUEST_TIMEOUT_MS = 2_000
-_REGISTER_VERSION, _BEAT_VERSION, _ALTER_PARTITION_VERSION, _FETCH_VERSION, _OFFSETS_VERSION = 3, 1, 3, 18, 9
-_ASSIGN_VERSION = 0
+_FETCH_VERSION, _OFFSETS_VERSION = 18, 9
 
 Condition = Callable[[], bool]
 
@@ -102,10 +98,7 @@ class ClusterMember:
             heartbeat_ms=config.heartbeat_ms,
             rack=config.rack,
             previous_epoch=config.previous_epoch,
-            endpoints=tuple(
-                (name, place.host, place.port, wire.SECURITY_PROTOCOLS[broker.config.protocols[name]])
-                for name, place in broker.endpoints.items()
-            ),
+            listeners=wire.listeners_of(broker.endpoints, broker.config.protocols),
             log_dirs=broker.log_dirs.online_ids if len(broker.log_dirs.paths) > 1 else (),
         )
         self.manager = ReplicaManager(
@@ -147,7 +140,7 @@ class ClusterMember:
             self._work(now_ms)
         request = self.lifecycle.next_request(self._followed_offset, now_ms)
         if request is not None:
-            self._ask_controller(request)
+            self._register_or_beat(request)
         self._propose(now_ms)
         self._assign(now_ms)
         for fetcher in list(self.manager.fetchers.values()):
@@ -269,22 +262,20 @@ class ClusterMember:
             else:
                 self._awaited.append((deadline_ms, condition, then))
 
-    def _ask_controller(self, request: LifecycleRequest) -> None:
+    def _ask(self, request: Request, on_answer: OnAnswer) -> None:
+        self.ask_controller(request, FORWARDED_VERSIONS[request.api], on_answer, _REQUEST_TIMEOUT_MS)
+
+    def _register_or_beat(self, request: LifecycleRequest) -> None:
         def answered(response: Response | None) -> None:
             now_ms = self._clock.now_ms()
-            if isinstance(response, BrokerRegistrationResponse):
-                self.lifecycle.on_answer(request, wire.registered(response), now_ms)
-                self._follow(self._topics.follower.catch_up(self.lifecycle.broker_epoch))
-            elif isinstance(response, BrokerHeartbeatResponse):
-                self.lifecycle.on_answer(request, wire.heartbeat_answer(response), now_ms)
-            else:
+            if not isinstance(response, LifecycleResponse):
                 self.lifecycle.on_lost(now_ms)
+                return
+            self.lifecycle.on_answer(request, response, now_ms)
+            if isinstance(response, BrokerRegistrationResponse):
+                self._follow(self._topics.follower.catch_up(self.lifecycle.broker_epoch))
 
-        if isinstance(request, RegisterBroker):
-            body, version = wire.registration_request(request), _REGISTER_VERSION
-            self.ask_controller(body, version, answered, _REQUEST_TIMEOUT_MS)
-        else:
-            self.ask_controller(wire.heartbeat_request(request), _BEAT_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self._ask(request, answered)
 
     def _propose(self, now_ms: int) -> None:
         request = self.manager.next_isr_request(now_ms)
@@ -294,13 +285,10 @@ class ClusterMember:
 
         def answered(response: Response | None) -> None:
             later_ms = self._clock.now_ms()
-            answer: AlterPartitionAnswer | ErrorCode = ErrorCode.NETWORK_EXCEPTION
-            if isinstance(response, AlterPartitionResponse):
-                answer = wire.isr_answer(response)
-            if self.manager.on_isr_answer(sent, answer, later_ms):
+            if self.manager.on_isr_answer(sent, response, later_ms):
                 self.lifecycle.register_again(later_ms)
 
-        self.ask_controller(wire.isr_request(request), _ALTER_PARTITION_VERSION, answered, _REQUEST_TIMEOUT_MS)
+        self._ask(sent, answered)
 
     def _give_up_directories(self, now_ms: int) -> None:
         """Neither lead nor follow with replicas whose log directory has failed."""
@@ -315,12 +303,7 @@ class ClusterMember:
             return
         sent = assignments.next_request(self.lifecycle.broker_epoch, now_ms)
         if sent is not None:
-            self.ask_controller(
-                sent,
-                _ASSIGN_VERSION,
-                lambda response: assignments.on_answer(sent, response, self._clock.now_ms()),
-                _REQUEST_TIMEOUT_MS,
-            )
+            self._ask(sent, lambda response: assignments.on_answer(sent, response, self._clock.now_ms()))
 
     def _refill_producer_ids(self) -> None:
         ids = self._broker.producer_ids
@@ -337,7 +320,7 @@ class ClusterMember:
         request = AllocateProducerIdsRequest(
             broker_id=self._broker.config.node_id, broker_epoch=self.lifecycle.broker_epoch
         )
-        self.ask_controller(request, 0, answered, _REQUEST_TIMEOUT_MS)
+        self._ask(request, answered)
 
     def _fetch(self, fetcher: Fetcher, request: FetchRequest) -> None:
         lookups = [key for key, question in request.questions.items() if isinstance(question, OffsetLookup)]

@@ -21,15 +21,13 @@ from kafkaprod.broker.controller.disk_log import (
     PartitionOfMetadata,
 )
 from kafkaprod.broker.controller.events import (
+    AdoptTopic,
     ControllerEvent,
-    CreateTopic,
-    Heartbeat,
-    RegisterBroker,
     Reply,
     SweepTokens,
 )
 from kafkaprod.broker.controller.requests import on_request
-from kafkaprod.broker.controller.wire import SECURITY_PROTOCOLS, error_of
+from kafkaprod.broker.controller.wire import error_of, listeners_of, supported_features
 from kafkaprod.broker.listeners import Endpoint
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.tokens import TokenConfig
@@ -38,10 +36,13 @@ from kafkaprod.broker.storage.log.log_dir import LogDir
 from kafkaprod.clock import Clock
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 from kafkaprod.protocol.schema import Request, Response
 
 logger = logging.getLogger(__name__)
 
+_FAILURES = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
 _FOREVER_MS = 1 << 40  # the broker's session: both are one process
 
 
@@ -97,12 +98,7 @@ class OwnController:
         )
         self._log.snapshot = None
         self.image = self._controller.context.image
-        self._register(
-            cluster_id,
-            tuple(
-                (name, place.host, place.port, SECURITY_PROTOCOLS[protocols[name]]) for name, place in endpoints.items()
-            ),
-        )
+        self._register(cluster_id, listeners_of(endpoints, protocols))
         self.sync()
 
     @property
@@ -146,13 +142,7 @@ class OwnController:
             LogError: KAFKA_STORAGE_ERROR, the disk refused.
         """
         assignment = ((self._node_id,),) * partition_count
-        answer = self._put(
-            lambda reply: CreateTopic(
-                name, assignment=assignment, configs=dict(options), topic_id=topic_id, reply=reply
-            )
-        )
-        if answer.error:
-            raise LogError(answer.error, f"topic {name!r} cannot be taken over: {answer.message}")
+        self._put(lambda reply: AdoptTopic(name, topic_id, assignment, dict(options), reply))
 
     def producer_ids(self, least_id: int = 0) -> tuple[int, int]:
         """Return the first id of a block that was never given out, and how many are in it.
@@ -162,9 +152,8 @@ class OwnController:
         """
         self._controller.context.least_producer_id = least_id
         epoch = self.image.brokers[self._node_id].epoch
-        block: Any = self.ask(AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=epoch))
-        if block.error_code:
-            raise LogError(error_of(block.error_code), "the metadata cannot be written")
+        block = self._written(AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=epoch))
+        self.sync()
         return block.producer_id_start, block.producer_id_len
 
     def sweep_tokens(self) -> None:
@@ -175,26 +164,34 @@ class OwnController:
         """
         self._put(SweepTokens)
 
-    def _register(self, cluster_id: str, endpoints: tuple[tuple[str, str, int, int], ...]) -> None:
+    def _register(self, cluster_id: str, listeners: list[Listener]) -> None:
         """Register this process, whatever the last one of the directory did: no other has led its partitions."""
         known = self.image.brokers.get(self._node_id)
         self._controller.context.sessions.pop(self._node_id, None)
-        registered = self._put(
-            lambda reply: RegisterBroker(
-                self._node_id,
-                uuid.uuid4(),
-                cluster_id,
-                previous_epoch=-1 if known is None else known.epoch,
-                endpoints=endpoints,
-                reply=reply,
+        registered = self._written(
+            BrokerRegistrationRequest(
+                broker_id=self._node_id,
+                cluster_id=cluster_id,
+                incarnation_id=uuid.uuid4(),
+                listeners=listeners,
+                features=supported_features(),
+                previous_broker_epoch=-1 if known is None else known.epoch,
             )
         )
-        now_ms = self._clock.now_ms()
-        self._put(
-            lambda reply: Heartbeat(
-                self._node_id, registered.broker_epoch, self.image.end_offset, False, False, now_ms, reply=reply
+        self._written(
+            BrokerHeartbeatRequest(
+                broker_id=self._node_id,
+                broker_epoch=registered.broker_epoch,
+                current_metadata_offset=self.image.end_offset,
             )
         )
+
+    def _written(self, request: Request) -> Any:
+        """Return the answer to a request of the broker itself. Raises LogError: it could not be written down."""
+        answer: Any = self.ask(request, is_synced=False)
+        if answer.error_code in _FAILURES:
+            raise LogError(error_of(answer.error_code), "the metadata cannot be written")
+        return answer
 
     def _put(self, make: Callable[[Reply], ControllerEvent]) -> Any:
         """Return the answer to an event. Raises LogError: it could not be written down."""

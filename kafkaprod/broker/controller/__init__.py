@@ -5,9 +5,8 @@ process        the controller's process: its loop, its socket, a link to each br
 disk_log       the metadata log on disk: `__cluster_metadata-0`
 snapshot_file  snapshots of the metadata on the disk
 history        the history of a cluster for people, a line for each record
-requests       what arrives at the controller's socket: requests become events, their answers responses
+requests       what arrives at the controller's socket, and becomes its events
 quorum         DescribeQuorum: the controller is a quorum of one, and brokers observe it
-token_requests  requests for delegation tokens, which come in envelopes, as events, and their answers
 controller     takes one event at a time: a handler decides, records are appended, the image follows
 event_queue    events in order, and timers
 registrations  brokers come, beat, are fenced, shut down
@@ -23,8 +22,8 @@ log_directories  log directories of brokers: where new replicas go, and what a f
 elections      who becomes leader
 context        what the controller knows: the image, sessions, shutdowns in progress
 envelopes      how a client's request and its principal travel to the controller, and the answer back
-wire           the controller's events as Kafka's requests, its answers as responses, and back
-events         what the controller is asked to do, and what it answers
+wire           slices of the metadata log as requests, and their answers
+events         what else the controller takes, timers and wishes of its host; and what handlers decide
 
 Pure: time is an argument, no I/O. Sockets and clocks belong to the process around it.
 """

@@ -8,18 +8,27 @@ from typing import Any
 
 from kafkaprod.broker.controller.context import TOPIC_RESOURCE
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import (
-    AlterConfig,
-    BrokerGone,
-    ControllerEvent,
-    CreateTopic,
-    ElectionType,
-    ElectLeaders,
-    MoveLeader,
-    Reassign,
-    UnregisterBroker,
-)
+from kafkaprod.broker.controller.events import BrokerGone, ControllerEvent, MoveLeader, RemoveBroker
+from kafkaprod.broker.controller.partitions import ElectionType
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionKey
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkaprod.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkaprod.protocol.schema import Request
 
 
 def describe(controller: Controller) -> dict[str, Any]:
@@ -56,12 +65,12 @@ def describe(controller: Controller) -> dict[str, Any]:
     }
 
 
-EVENT_COMMANDS = ("gone", "create_topic", "move_leader", "reassign", "unregister", "elect", "alter_config")
-"""What `event_of` knows."""
+COMMANDS = ("gone", "create_topic", "move_leader", "reassign", "unregister", "elect", "alter_config")
+"""What `asked_of` knows."""
 
 
-def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any], None]) -> ControllerEvent:
-    """Return the event of a command.
+def asked_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any], None]) -> Request | ControllerEvent:
+    """Return the request that a command stands for, or the event with its reply.
 
     Raises:
         ValueError: It is not known, or names a partition that does not exist.
@@ -70,29 +79,52 @@ def event_of(image: ClusterImage, command: dict[str, Any], reply: Callable[[Any]
         case "gone":
             return BrokerGone(command["broker_id"], uuid.UUID(command["incarnation_id"]), reply)
         case "create_topic":
-            assignment = command.get("assignment")
-            return CreateTopic(
-                command["name"],
-                command["partitions"],
-                command["replication_factor"],
-                None if assignment is None else tuple(map(tuple, assignment)),
-                command["configs"],
-                reply=reply,
+            topic = CreatableTopic(
+                name=command["name"],
+                num_partitions=command["partitions"],
+                replication_factor=command["replication_factor"],
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
+                    for index, replicas in enumerate(command.get("assignment") or ())
+                ],
+                configs=[CreatableTopicConfig(name=name, value=value) for name, value in command["configs"].items()],
             )
+            return CreateTopicsRequest(topics=[topic])
         case "move_leader":
             return MoveLeader(_key(image, command), command["to"], reply)
         case "reassign":
-            replicas = command["replicas"]
-            return Reassign(_key(image, command), None if replicas is None else tuple(replicas), reply)
+            partition = ReassignablePartition(partition_index=_key(image, command)[1], replicas=command["replicas"])
+            topics = [ReassignableTopic(name=command["topic"], partitions=[partition])]
+            return AlterPartitionReassignmentsRequest(topics=topics)
         case "unregister":
-            return UnregisterBroker(command["broker_id"], reply=reply)
+            return RemoveBroker(command["broker_id"], reply)
         case "elect":
-            keys = None if command.get("topic") is None else (_key(image, command),)
-            return ElectLeaders(ElectionType[command["kind"].upper()], keys, reply)
+            keys = list(image.partitions) if command.get("topic") is None else [_key(image, command)]
+            wanted = [
+                TopicPartitions(topic=image.topics[topic_id].name, partitions=[index]) for topic_id, index in keys
+            ]
+            return ElectLeadersRequest(election_type=ElectionType[command["kind"].upper()], topic_partitions=wanted)
         case "alter_config":
-            return AlterConfig(TOPIC_RESOURCE, command["topic"], command["name"], command["value"], reply)
+            option = AlterableConfig(
+                name=command["name"], value=command["value"], config_operation=command["value"] is None
+            )
+            resource = AlterConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=command["topic"], configs=[option]
+            )
+            return IncrementalAlterConfigsRequest(resources=[resource])
         case unknown:
             raise ValueError(f"unknown command {unknown!r}")
+
+
+def outcome_of(answer: Any) -> tuple[int, str | None]:
+    """Return the error code and the message of an answer: the first of its parts that has an error."""
+    parts = [answer]
+    for name in ("topics", "responses", "partitions", "replica_election_results", "partition_result"):
+        parts += [item for part in parts for item in getattr(part, name, ())]
+    failed = next((part for part in parts if getattr(part, "error_code", 0)), None)
+    if failed is None:
+        return int(answer) if isinstance(answer, int) else 0, None
+    return int(failed.error_code), getattr(failed, "error_message", None)
 
 
 def _key(image: ClusterImage, command: dict[str, Any]) -> PartitionKey:

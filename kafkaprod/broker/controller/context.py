@@ -18,6 +18,16 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 UNCLEAN_OPTION: Final = "unclean.leader.election.enable"
 MIN_ISR_OPTION: Final = "min.insync.replicas"
+CONTROLLER_ID: Final = 3000
+"""As clients see a controller that is no broker; brokers count from 1."""
+
+
+class ChangeRefusedError(Exception):
+    """A change is refused, with an error for its result."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
 
 
 @dataclass(slots=True)
@@ -32,6 +42,8 @@ class ControllerContext:
         generator: The random source for placement and for ids of tokens.
         tokens: Options of delegation tokens.
         least_producer_id: No producer id below it is given out.
+        voter_id: The node that is the quorum.
+        requester: Who has sent the request that is handled, if it came in an envelope.
         wall_offset_ms: What the wall clock is ahead of the times that events have.
     """
 
@@ -41,6 +53,8 @@ class ControllerContext:
     generator: random.Random
     tokens: TokenConfig = field(default_factory=TokenConfig)
     least_producer_id: int = 0
+    voter_id: int = CONTROLLER_ID
+    requester: str = ""
     wall_offset_ms: int = 0
     image: ClusterImage = field(default_factory=ClusterImage)
     sessions: dict[int, int] = field(default_factory=dict)

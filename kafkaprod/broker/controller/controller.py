@@ -30,32 +30,19 @@ from kafkaprod.broker.controller import (
 )
 from kafkaprod.broker.controller import tokens as token_changes
 from kafkaprod.broker.controller.channels import BrokerChannel
-from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
+from kafkaprod.broker.controller.context import CONTROLLER_ID, MIN_ISR_OPTION, UNCLEAN_OPTION, ControllerContext
 from kafkaprod.broker.controller.event_queue import EventQueue
 from kafkaprod.broker.controller.events import (
-    AlterConfig,
-    AlterPartition,
+    AdoptTopic,
     Asked,
     BrokerGone,
-    ChangeSettings,
     ControllerEvent,
-    CreatePartitions,
-    CreateToken,
-    CreateTopic,
     Decision,
-    DeleteTopic,
-    ElectLeaders,
-    ExpireToken,
-    Heartbeat,
     LookForLeaders,
     MoveLeader,
-    Reassign,
-    RegisterBroker,
-    RenewToken,
+    RemoveBroker,
     SessionExpired,
     SweepTokens,
-    UnregisterBroker,
-    UpdateFeatures,
 )
 from kafkaprod.broker.metadata.follower import MetadataSlice, SliceAnswer
 from kafkaprod.broker.metadata.image import ClusterImage
@@ -65,42 +52,58 @@ from kafkaprod.broker.metadata.records import NoOpRecord
 from kafkaprod.broker.metadata.tokens import TokenConfig
 from kafkaprod.broker.storage.errors import LogError
 from kafkaprod.protocol.error_codes import ErrorCode
-from kafkaprod.protocol.messages import RESPONSES
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kafkaprod.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest
+from kafkaprod.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from kafkaprod.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkaprod.protocol.messages.create_topics import CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkaprod.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkaprod.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from kafkaprod.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafkaprod.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kafkaprod.protocol.messages.update_features import UpdateFeaturesRequest
 from kafkaprod.protocol.schema import Struct
 
 DEFAULT_CONFIGS: Final = {UNCLEAN_OPTION: "false", MIN_ISR_OPTION: "1"}
 LEADER_CHECK_MS: Final = 1000
 NO_LEVELS: Final[Mapping[str, int]] = MappingProxyType({})
-CONTROLLER_ID: Final = 3000
-"""As clients see a controller that is no broker; brokers count from 1."""
 
 logger = logging.getLogger("kafkaprod.broker.controller")
 
 EventHandler = Callable[[ControllerContext, Any, int], Decision]
 
 HANDLERS: Final[Mapping[type[Any], EventHandler]] = {
-    RegisterBroker: registrations.register,
-    Heartbeat: registrations.heartbeat,
-    SessionExpired: registrations.session_expired,
-    UnregisterBroker: registrations.unregister,
-    BrokerGone: registrations.broker_gone,
-    CreateTopic: topics.create,
-    CreatePartitions: topics.create_partitions,
-    DeleteTopic: topics.delete,
-    AlterConfig: topics.alter_config,
-    AlterPartition: partitions.alter_partition,
+    # -- requests
+    BrokerRegistrationRequest: registrations.register,
+    BrokerHeartbeatRequest: registrations.heartbeat,
+    UnregisterBrokerRequest: registrations.unregister,
+    CreateTopicsRequest: topics.create,
+    CreatePartitionsRequest: topics.create_partitions,
+    DeleteTopicsRequest: topics.delete,
+    IncrementalAlterConfigsRequest: topics.alter_configs,
+    AlterPartitionRequest: partitions.alter_partition,
     AssignReplicasToDirsRequest: log_directories.assign,
-    ElectLeaders: partitions.elect_leaders,
-    MoveLeader: partitions.move,
-    Reassign: reassignments.reassign,
+    ElectLeadersRequest: partitions.elect_leaders,
+    AlterPartitionReassignmentsRequest: reassignments.reassign,
     AllocateProducerIdsRequest: partitions.allocate_producer_ids,
-    ChangeSettings: settings.change,
-    UpdateFeatures: features.update,
-    CreateToken: token_changes.create,
-    RenewToken: token_changes.renew,
-    ExpireToken: token_changes.expire,
+    ChangeSettingsRequest: settings.change,
+    UpdateFeaturesRequest: features.update,
+    CreateDelegationTokenRequest: token_changes.create,
+    RenewDelegationTokenRequest: token_changes.renew,
+    ExpireDelegationTokenRequest: token_changes.expire,
+    # -- timers, and wishes of the host
+    SessionExpired: registrations.session_expired,
+    BrokerGone: registrations.broker_gone,
+    RemoveBroker: registrations.remove,
+    AdoptTopic: topics.adopt,
+    MoveLeader: partitions.move,
     SweepTokens: token_changes.sweep,
     LookForLeaders: partitions.look_for_leaders,
 }
@@ -146,7 +149,6 @@ class Controller:
             tokens: Options of delegation tokens; None: there are none.
             levels: Levels that features get with this start; a new log has the default of others.
         """
-        self.voter_id = voter_id
         start = (0, NO_EPOCH) if snapshot is None else (snapshot.end_offset, snapshot.epoch)
         self.log = MetadataLog(batches, *start)
         self.epoch = self.log.last_epoch + 1
@@ -156,7 +158,7 @@ class Controller:
         # Another sequence for each process: the same one would give new topics the ids of old ones.
         generator = random.Random(f"{seed} {self.epoch}")
         self.context = ControllerContext(
-            cluster_id, session_timeout_ms, dict(default_configs), generator, tokens or TokenConfig()
+            cluster_id, session_timeout_ms, dict(default_configs), generator, tokens or TokenConfig(), voter_id=voter_id
         )
         self._snapshot: MetadataSnapshot | None = None  # the newest one that was taken
         if snapshot is not None:
@@ -180,7 +182,9 @@ class Controller:
         if event is None:
             return False
         try:
-            asked = event.body if isinstance(event, Asked) else event
+            asked: Any = event
+            if isinstance(event, Asked):
+                asked, self.context.requester = event.body, event.requester
             decision = HANDLERS[type(asked)](self.context, asked, now_ms)
         except Exception:
             logger.exception("the controller failed to handle %r", event)
@@ -200,10 +204,10 @@ class Controller:
         event.reply(decision.answer)
         return True
 
-    def note_heartbeat(self, event: Heartbeat) -> None:
+    def note_heartbeat(self, request: BrokerHeartbeatRequest, now_ms: int) -> None:
         """Note that a broker lives when its heartbeat comes: thousands of events may be before it in the queue."""
-        if self.context.broker_error(event.broker_id, event.broker_epoch) == ErrorCode.NONE:
-            registrations.note_life(self.context, event.broker_id, event.arrived_ms)
+        if self.context.broker_error(request.broker_id, request.broker_epoch) == ErrorCode.NONE:
+            registrations.note_life(self.context, request.broker_id, now_ms)
 
     def extend_sessions(self, paused_ms: int, now_ms: int) -> None:
         """Give every broker the time in which this process was paused and could not take heartbeats."""
@@ -282,4 +286,4 @@ class Controller:
 
 def _refusal(event: ControllerEvent, error: ErrorCode) -> Any:
     """Return the answer to an event that could not be handled."""
-    return RESPONSES[event.body.api](error_code=error) if isinstance(event, Asked) else error
+    return event.refuse(error) if isinstance(event, Asked) else error

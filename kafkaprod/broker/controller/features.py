@@ -10,11 +10,16 @@ from enum import IntEnum
 from typing import Final
 
 from kafkaprod.broker.controller.context import ControllerContext
-from kafkaprod.broker.controller.events import Decision, TopicAnswer, UpdateFeatures
+from kafkaprod.broker.controller.events import Decision
 from kafkaprod.broker.metadata.features import DEFAULT_LEVELS, SUPPORTED, reason_not_supported
 from kafkaprod.broker.metadata.image import ClusterImage
 from kafkaprod.broker.metadata.records import FeatureLevelRecord
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 _UNKNOWN: Final = (0, 0)
 
@@ -42,28 +47,31 @@ def missing_levels(image: ClusterImage, wanted: Mapping[str, int]) -> Iterator[F
             yield FeatureLevelRecord(name=name, feature_level=level)
 
 
-def update(context: ControllerContext, event: UpdateFeatures, now_ms: int) -> Decision:
+def update(context: ControllerContext, request: UpdateFeaturesRequest, now_ms: int) -> Decision:
     """Change levels, all or none; or only check whether they could be changed.
 
     Refused: INVALID_UPDATE_VERSION, with the first feature's reason.
     """
     records = []
-    for name, (level, upgrade_type) in event.levels.items():
-        reason = _refusal(context, event.controller_id, name, level, upgrade_type)
+    for name, wanted in {each.feature: each for each in request.feature_updates}.items():
+        level = wanted.max_version_level
+        reason = _refusal(context, name, level, wanted.upgrade_type)
         if reason is not None:
             message = f"Invalid update version {level} for feature {name}. {reason}"
-            return Decision([], TopicAnswer(ErrorCode.INVALID_UPDATE_VERSION, message))
+            refused = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
+            return Decision([], refused)
         records.append(FeatureLevelRecord(name=name, feature_level=level))
-    return Decision([] if event.validate_only else list(records), TopicAnswer(ErrorCode.NONE))
+    results = [UpdatableFeatureResult(feature=record.name) for record in records]
+    return Decision([] if request.validate_only else list(records), UpdateFeaturesResponse(results=results))
 
 
-def _refusal(context: ControllerContext, controller_id: int, name: str, level: int, upgrade_type: int) -> str | None:
+def _refusal(context: ControllerContext, name: str, level: int, upgrade_type: int) -> str | None:
     """Return why a change of a level is refused, None if it is not."""
     if upgrade_type not in _UPGRADE_TYPES:
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    reason = reason_not_supported(level, f"Local controller {controller_id}", SUPPORTED.get(name, _UNKNOWN))
+    reason = reason_not_supported(level, f"Local controller {context.voter_id}", SUPPORTED.get(name, _UNKNOWN))
     for broker in context.image.brokers.values():
         bounds = broker.features.get(name, _UNKNOWN)
         reason = reason or reason_not_supported(level, f"Broker {broker.broker_id}", bounds)

@@ -11,13 +11,12 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from kafkaprod.broker.controller import wire
 from kafkaprod.broker.controller.channels import BrokerChannel
 from kafkaprod.broker.controller.controller import DEFAULT_CONFIGS, Controller
 from kafkaprod.broker.controller.disk_log import DEFAULT_SNAPSHOT_BYTES, DiskMetadataLog
-from kafkaprod.broker.controller.events import BrokerGone
+from kafkaprod.broker.controller.events import BrokerGone, ControllerEvent
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import VERSIONS, on_request
 from kafkaprod.broker.metadata.follower import MetadataSlice
@@ -142,9 +141,16 @@ class ControllerProcess:
         self._posted.append(call_later)
         self._poller.wakeup()
 
-    def put(self, event: Any) -> None:
+    def put(self, event: ControllerEvent) -> None:
         """Queue an event; on the loop."""
         self.controller.queue.put(event, self._clock.now_ms())
+
+    def take(self, asked: Request | ControllerEvent, reply: Callable[[Response], None]) -> None:
+        """Take a request as one of a broker, or an event; on the loop."""
+        if isinstance(asked, Request):
+            self._on_request(asked, reply)
+        else:
+            self.put(asked)
 
     def call_at_change(self, name: str, call_later: Callable[[], None]) -> None:
         """Have a call made once, after the next change of the metadata or of what brokers have applied; on the loop.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from kafkaprod.broker.controller.controller import Controller
@@ -15,14 +14,11 @@ from kafkaprod.protocol.messages.describe_quorum import (
     QuorumTopic,
     ReplicaState,
 )
-from kafkaprod.protocol.schema import Response
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-def describe_quorum(
-    controller: Controller, request: DescribeQuorumRequest, now_ms: int, reply: Callable[[Response], None]
-) -> None:
+def describe_quorum(controller: Controller, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe partition 0 of the metadata; UNKNOWN_TOPIC_OR_PARTITION for any other."""
     topics = [
         QuorumTopic(
@@ -33,7 +29,7 @@ def describe_quorum(
         )
         for topic in request.topics
     ]
-    reply(DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=controller.voter_id, listeners=[])]))
+    return DescribeQuorumResponse(topics=topics, nodes=[Node(node_id=controller.context.voter_id, listeners=[])])
 
 
 def _partition(controller: Controller, topic: str, index: int) -> QuorumPartition:
@@ -42,13 +38,13 @@ def _partition(controller: Controller, topic: str, index: int) -> QuorumPartitio
     end_offset, applied = controller.log.end_offset, controller.context.applied
     return QuorumPartition(
         partition_index=0,
-        leader_id=controller.voter_id,
+        leader_id=controller.context.voter_id,
         leader_epoch=controller.epoch,
         high_watermark=end_offset,
-        current_voters=[ReplicaState(replica_id=controller.voter_id, log_end_offset=end_offset)],
+        current_voters=[ReplicaState(replica_id=controller.context.voter_id, log_end_offset=end_offset)],
         observers=[
             ReplicaState(replica_id=broker_id, log_end_offset=applied.get(broker_id, 0))
             for broker_id in sorted(controller.context.image.brokers)
-            if broker_id != controller.voter_id
+            if broker_id != controller.context.voter_id
         ],
     )

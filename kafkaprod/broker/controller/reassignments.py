@@ -7,32 +7,67 @@ the leader epoch grows, so that fetches of those that left are refused. Handlers
 
 from __future__ import annotations
 
-from kafkaprod.broker.controller.context import ControllerContext
+from collections.abc import Sequence
+
+from kafkaprod.broker.controller.context import ChangeRefusedError, ControllerContext
 from kafkaprod.broker.controller.elections import IsActive
-from kafkaprod.broker.controller.events import Decision, Reassign, TopicAnswer
+from kafkaprod.broker.controller.events import Decision
 from kafkaprod.broker.controller.log_directories import DirectoryChoice
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.broker.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kafkaprod.protocol.schema import Struct
 
 
-def reassign(context: ControllerContext, event: Reassign, now_ms: int) -> Decision:
-    """Begin, replace or cancel a reassignment; answer with an error and a message.
+def reassign(context: ControllerContext, request: AlterPartitionReassignmentsRequest, now_ms: int) -> Decision:
+    """Begin, replace or cancel reassignments of the topic of a request.
 
     Refused: UNKNOWN_TOPIC_OR_PARTITION, no such partition; INVALID_REPLICA_ASSIGNMENT, wrong replicas, or a cancel that
     leaves none in sync; NO_REASSIGNMENT_IN_PROGRESS, nothing to cancel.
     """
-    partition = context.image.partitions.get(event.key)
+    (topic,) = request.topics
+    topic_id, choice = context.image.topic_ids.get(topic.name), DirectoryChoice(context.image)
+    records: list[Struct] = []
+    results = []
+    for wanted in topic.partitions:
+        result = ReassignablePartitionResponse(partition_index=wanted.partition_index)
+        results.append(result)
+        partition = context.image.partition(topic_id, wanted.partition_index)
+        try:
+            record = _reassignment(context, partition, wanted.replicas)
+        except ChangeRefusedError as refusal:
+            result.error_code, result.error_message = refusal.error, str(refusal)
+            continue
+        if record is not None and record.replicas is not None:
+            record.directories = choice.of(record.replicas, partition) or None
+        records += [] if record is None else [record]
+    answer = ReassignableTopicResponse(name=topic.name, partitions=results)
+    return Decision(records, AlterPartitionReassignmentsResponse(responses=[answer]))
+
+
+def _reassignment(
+    context: ControllerContext, partition: PartitionImage | None, wanted: Sequence[int] | None
+) -> PartitionChangeRecord | None:
+    """Return the change that moves a partition, None if it changes nothing; wanted replicas of None cancel."""
     if partition is None:
-        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise ChangeRefusedError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding)
-    if event.replicas is None:
+    if wanted is None:
         if not (partition.adding or partition.removing):
-            return _refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+            raise ChangeRefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
         return _change(context, partition, before, (), ())
-    wanted = event.replicas
     if not wanted or len(set(wanted)) != len(wanted) or not set(wanted) <= set(context.image.brokers):
-        return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas {list(wanted)} are not different brokers.")
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Replicas {list(wanted)} are not different brokers."
+        )
     adding = tuple(replica for replica in wanted if replica not in before)
     removing = tuple(replica for replica in before if replica not in wanted)
     return _change(context, partition, (*wanted, *removing), adding, removing)
@@ -61,18 +96,17 @@ def _change(
     replicas: tuple[int, ...],
     adding: tuple[int, ...],
     removing: tuple[int, ...],
-) -> Decision:
+) -> PartitionChangeRecord | None:
     isr = tuple(member for member in partition.isr if member in replicas)
     if not isr:
-        return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} is in sync.")
+        raise ChangeRefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} is in sync."
+        )
     if set(adding) <= set(isr) and any(member not in removing for member in isr):  # complete at once
         replicas = tuple(replica for replica in replicas if replica not in removing)
         isr = tuple(member for member in isr if member not in removing)
         adding = removing = ()
-    record = _record(partition, replicas, isr, adding, removing, context.image.may_lead(partition))
-    if record is not None and record.replicas is not None:
-        record.directories = DirectoryChoice(context.image).of(replicas, partition) or None
-    return Decision([] if record is None else [record], TopicAnswer(ErrorCode.NONE))
+    return _record(partition, replicas, isr, adding, removing, context.image.may_lead(partition))
 
 
 def _record(
@@ -101,7 +135,3 @@ def _record(
         adding_replicas=None if adding == partition.adding else list(adding),
         directories=None if replicas == partition.replicas else list(partition.directories_for(replicas)) or None,
     )
-
-
-def _refused(error: ErrorCode, message: str) -> Decision:
-    return Decision([], TopicAnswer(error, message))

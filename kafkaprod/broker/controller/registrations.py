@@ -13,13 +13,8 @@ from kafkaprod.broker.controller.elections import elect
 from kafkaprod.broker.controller.events import (
     BrokerGone,
     Decision,
-    Heartbeat,
-    HeartbeatAnswer,
-    RegisterBroker,
-    Registered,
+    RemoveBroker,
     SessionExpired,
-    TopicAnswer,
-    UnregisterBroker,
 )
 from kafkaprod.broker.metadata.features import reason_not_supported
 from kafkaprod.broker.metadata.image import BrokerImage, PartitionImage
@@ -31,86 +26,116 @@ from kafkaprod.broker.metadata.records import (
     UnregisterBrokerRecord,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kafkaprod.protocol.schema import Struct
 
 _FENCE = 1
 _UNFENCE = -1
 
 
-def register(context: ControllerContext, event: RegisterBroker, now_ms: int) -> Decision:
+def register(context: ControllerContext, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
     """Register a broker, fenced.
 
     Refused: INCONSISTENT_CLUSTER_ID, another cluster's id; DUPLICATE_BROKER_REGISTRATION, another process of this id
     whose session lives (it tries again until the session ends); UNSUPPORTED_VERSION, a build without a level that a
-    feature has. The same process again gets its epoch again, and no
+    feature has; INVALID_REQUEST, a process without an id. The same process again gets its epoch again, and no
     record (KAFKA-16952). A new process, or one that did not stop cleanly, leaves every ISR in the same batch, since it
     may have lost what it had acknowledged.
     """
-    if event.cluster_id != context.cluster_id:
-        return Decision([], Registered(ErrorCode.INCONSISTENT_CLUSTER_ID, -1))
-    known = context.image.brokers.get(event.broker_id)
-    if known is not None and known.incarnation_id == event.incarnation_id:
-        note_life(context, event.broker_id, now_ms)
-        return Decision([], Registered(ErrorCode.NONE, known.epoch))
+    if request.cluster_id != context.cluster_id:
+        return _not_registered(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    if request.incarnation_id is None:
+        return _not_registered(ErrorCode.INVALID_REQUEST)
+    known = context.image.brokers.get(request.broker_id)
+    if known is not None and known.incarnation_id == request.incarnation_id:
+        note_life(context, request.broker_id, now_ms)
+        return Decision([], BrokerRegistrationResponse(broker_epoch=known.epoch))
     if known is not None and not known.is_fenced and context.is_alive(known, now_ms):
-        return Decision([], Registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1))
-    if not _has_levels(context, event):
-        return Decision([], Registered(ErrorCode.UNSUPPORTED_VERSION, -1))
+        return _not_registered(ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    if not _has_levels(context, request):
+        return _not_registered(ErrorCode.UNSUPPORTED_VERSION)
     epoch = context.image.end_offset
     records: list[Struct] = [
         RegisterBrokerRecord(
-            broker_id=event.broker_id,
+            broker_id=request.broker_id,
             broker_epoch=epoch,
-            incarnation_id=event.incarnation_id,
+            incarnation_id=request.incarnation_id,
             end_points=[
-                BrokerEndpoint(name=name, host=host, port=port, security_protocol=protocol)
-                for name, host, port, protocol in event.endpoints
+                BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in request.listeners
             ],
             features=[
-                BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in event.features.items()
+                BrokerFeature(
+                    name=each.name,
+                    min_supported_version=each.min_supported_version,
+                    max_supported_version=each.max_supported_version,
+                )
+                for each in request.features
             ],
-            rack=event.rack,
-            log_dirs=list(event.log_dirs),
+            rack=request.rack,
+            log_dirs=request.log_dirs,
         )
     ]
-    if known is not None and event.previous_epoch != known.epoch:
-        records += _leave(context, event.broker_id)
-    elif event.log_dirs:
-        records += log_directories.leave(context, event.broker_id, event.log_dirs)
-    note_life(context, event.broker_id, now_ms)
-    context.applied[event.broker_id] = 0
-    context.shutdown_offsets.pop(event.broker_id, None)
-    return Decision(records, Registered(ErrorCode.NONE, epoch))
+    if known is not None and request.previous_broker_epoch != known.epoch:
+        records += _leave(context, request.broker_id)
+    elif request.log_dirs:
+        records += log_directories.leave(context, request.broker_id, request.log_dirs)
+    note_life(context, request.broker_id, now_ms)
+    context.applied[request.broker_id] = 0
+    context.shutdown_offsets.pop(request.broker_id, None)
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=epoch))
 
 
-def _has_levels(context: ControllerContext, event: RegisterBroker) -> bool:
+def _not_registered(error: ErrorCode) -> Decision:
+    return Decision([], BrokerRegistrationResponse(error_code=error))
+
+
+def _has_levels(context: ControllerContext, request: BrokerRegistrationRequest) -> bool:
     """Return whether a broker's build has all levels that features have."""
-    bounds = event.features
+    bounds = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
     return all(
         reason_not_supported(level, "", bounds.get(name, (0, 0))) is None
         for name, level in context.image.features.items()
     )
 
 
-def heartbeat(context: ControllerContext, event: Heartbeat, now_ms: int) -> Decision:
-    """Note that a broker lives, or has lost a log directory; unfence it, or carry its controlled shutdown on."""
-    error = context.broker_error(event.broker_id, event.broker_epoch)
+def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
+    """Note what a broker has applied, or has lost; unfence it, or carry its controlled shutdown on.
+
+    That it lives was noted when the request came.
+    """
+    error = context.broker_error(request.broker_id, request.broker_epoch)
     if error != ErrorCode.NONE:
-        return Decision([], HeartbeatAnswer(error))
-    broker = context.image.brokers[event.broker_id]
-    note_life(context, event.broker_id, event.arrived_ms)
-    context.applied[event.broker_id] = max(context.applied.get(event.broker_id, 0), event.metadata_offset)
-    failed = log_directories.fail(context, broker, event.offline_log_dirs)
+        return _beaten([], error=error)
+    broker = context.image.brokers[request.broker_id]
+    offset = request.current_metadata_offset
+    context.applied[request.broker_id] = max(context.applied.get(request.broker_id, 0), offset)
+    failed = log_directories.fail(context, broker, request.offline_log_dirs)
     if failed:
-        return Decision(failed, HeartbeatAnswer(ErrorCode.NONE, broker.is_fenced))
-    if event.wants_shutdown:
+        return _beaten(failed, is_fenced=broker.is_fenced)
+    if request.want_shut_down:
         return _shut_down(context, broker)
-    if broker.is_fenced and not event.wants_fence and event.metadata_offset > broker.epoch:
-        return Decision(_unfence(context, broker), HeartbeatAnswer(ErrorCode.NONE, is_fenced=False))
-    if not broker.is_fenced and event.wants_fence:
-        return Decision(fence(context, broker), HeartbeatAnswer(ErrorCode.NONE))
-    return Decision([], HeartbeatAnswer(ErrorCode.NONE, broker.is_fenced))
+    if broker.is_fenced and not request.want_fence and offset > broker.epoch:
+        return _beaten(_unfence(context, broker), is_fenced=False)
+    if not broker.is_fenced and request.want_fence:
+        return _beaten(fence(context, broker))
+    return _beaten([], is_fenced=broker.is_fenced)
+
+
+def _beaten(
+    records: list[Struct],
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    is_fenced: bool = True,
+    should_shut_down: bool = False,
+) -> Decision:
+    """Return the decision on a heartbeat."""
+    response = BrokerHeartbeatResponse(
+        error_code=error, is_caught_up=True, is_fenced=is_fenced, should_shut_down=should_shut_down
+    )
+    return Decision(records, response)
 
 
 def session_expired(context: ControllerContext, event: SessionExpired, now_ms: int) -> Decision:
@@ -130,28 +155,38 @@ def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> D
     return Decision([] if broker.is_fenced else fence(context, broker), None)
 
 
-def unregister(context: ControllerContext, event: UnregisterBroker, now_ms: int) -> Decision:
-    """Remove a broker's registration; answer with an error and a message.
+def unregister(context: ControllerContext, request: UnregisterBrokerRequest, now_ms: int) -> Decision:
+    """Remove a broker's registration; it may have replicas, which leave their ISRs, as Kafka's clients want it.
 
-    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it is the only broker, or still has replicas,
-    whose partitions would wait for it for ever, unless they may do that.
+    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it is the only broker.
     """
-    broker_id = event.broker_id
+    broker_id = request.broker_id
     broker = context.image.brokers.get(broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
-        return Decision([], TopicAnswer(ErrorCode.BROKER_ID_NOT_REGISTERED, message))
+        return _kept(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     if len(context.image.brokers) == 1:
-        return Decision([], TopicAnswer(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is the only one."))
-    if not event.may_have_replicas and any(
-        broker_id in partition.replicas for partition in context.image.partitions.values()
-    ):
-        return Decision([], TopicAnswer(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} still has replicas."))
+        return _kept(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is the only one.")
     context.sessions.pop(broker_id, None)
     context.applied.pop(broker_id, None)
     context.shutdown_offsets.pop(broker_id, None)
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch)
-    return Decision([*_leave(context, broker_id), record], TopicAnswer(ErrorCode.NONE))
+    return Decision([*_leave(context, broker_id), record], UnregisterBrokerResponse())
+
+
+def remove(context: ControllerContext, event: RemoveBroker, now_ms: int) -> Decision:
+    """Remove the registration of a broker without replicas, whose partitions would wait for it for ever.
+
+    Refused: as `unregister`; INVALID_REQUEST, it has replicas.
+    """
+    brokers = context.image.brokers
+    if event.broker_id in brokers and len(brokers) > 1 and any(context.image.partitions_of(event.broker_id)):
+        return _kept(ErrorCode.INVALID_REQUEST, f"Broker {event.broker_id} still has replicas.")
+    return unregister(context, UnregisterBrokerRequest(broker_id=event.broker_id), now_ms)
+
+
+def _kept(error: ErrorCode, message: str) -> Decision:
+    return Decision([], UnregisterBrokerResponse(error_code=error, error_message=message))
 
 
 def fence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
@@ -188,18 +223,18 @@ def _unfence(context: ControllerContext, broker: BrokerImage) -> list[Struct]:
 def _shut_down(context: ControllerContext, broker: BrokerImage) -> Decision:
     """Carry a controlled shutdown one step on: mark it, move its leaderships, let it end."""
     if broker.is_fenced:
-        return Decision([], HeartbeatAnswer(ErrorCode.NONE, should_shut_down=True))
+        return _beaten([], should_shut_down=True)
     if not broker.in_controlled_shutdown:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
         records = [change, *_leave(context, broker.broker_id)]
         context.shutdown_offsets[broker.broker_id] = context.image.end_offset + len(records)
-        return Decision(records, HeartbeatAnswer(ErrorCode.NONE, is_fenced=False))
+        return _beaten(records, is_fenced=False)
     may_end = not _leads(context, broker.broker_id) and _others_have_reached(
         context, broker.broker_id, context.shutdown_offsets.setdefault(broker.broker_id, context.image.end_offset)
     )
-    return Decision([], HeartbeatAnswer(ErrorCode.NONE, is_fenced=False, should_shut_down=may_end))
+    return _beaten([], is_fenced=False, should_shut_down=may_end)
 
 
 def _leads(context: ControllerContext, broker_id: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkaprod.broker.controller.context import ControllerContext
-from kafkaprod.broker.controller.events import ChangeSettings, Decision, SettingsAnswer
+from kafkaprod.broker.controller.events import Decision
 from kafkaprod.broker.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -13,8 +13,10 @@ from kafkaprod.broker.metadata.records import (
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
+    decode,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.change_settings import ChangeSettingsRequest, ChangeSettingsResponse
 from kafkaprod.protocol.schema import Struct
 
 SETTINGS_RECORDS: Final = (
@@ -27,7 +29,7 @@ SETTINGS_RECORDS: Final = (
 )
 
 
-def change(context: ControllerContext, event: ChangeSettings, now_ms: int) -> Decision:
+def change(context: ControllerContext, request: ChangeSettingsRequest, now_ms: int) -> Decision:
     """Write what a broker has checked, but no access control entry twice, and no removal of one that is gone.
 
     Two brokers may have been given the same change, each before it knew of the other's. Refused:
@@ -35,9 +37,9 @@ def change(context: ControllerContext, event: ChangeSettings, now_ms: int) -> De
     """
     known = set(context.image.acls.values())
     records: list[Struct] = []
-    for record in event.records:
+    for record in (decode(bytes(each)) for each in request.records):
         if not isinstance(record, SETTINGS_RECORDS):
-            return Decision([], SettingsAnswer(ErrorCode.INVALID_REQUEST))
+            return Decision([], ChangeSettingsResponse(error_code=ErrorCode.INVALID_REQUEST))
         if isinstance(record, AccessControlEntryRecord):
             fields = (
                 record.resource_type,
@@ -54,4 +56,4 @@ def change(context: ControllerContext, event: ChangeSettings, now_ms: int) -> De
         elif isinstance(record, RemoveAccessControlEntryRecord) and record.id not in context.image.acls:
             continue
         records.append(record)
-    return Decision(records, SettingsAnswer(ErrorCode.NONE, context.image.end_offset + len(records)))
+    return Decision(records, ChangeSettingsResponse(end_offset=context.image.end_offset + len(records)))

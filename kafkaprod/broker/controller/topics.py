@@ -1,21 +1,15 @@
-"""Topics: created, widened, deleted, and their options. One batch of records for each. Handlers are pure."""
+"""Topics: created, widened, deleted, and their options. A request is one topic, or one resource, and one batch
+of records. Handlers are pure.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from kafkaprod.broker.controller.context import TOPIC_RESOURCE, ControllerContext
-from kafkaprod.broker.controller.events import (
-    AlterConfig,
-    CreatePartitions,
-    CreateTopic,
-    Decision,
-    DeleteTopic,
-    TopicAnswer,
-)
+from kafkaprod.broker.controller.context import TOPIC_RESOURCE, ChangeRefusedError, ControllerContext
+from kafkaprod.broker.controller.events import AdoptTopic, Decision
 from kafkaprod.broker.controller.log_directories import DirectoryChoice
 from kafkaprod.broker.controller.placement import place
 from kafkaprod.broker.metadata.records import (
@@ -25,120 +19,171 @@ from kafkaprod.broker.metadata.records import (
     TopicRecord,
 )
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kafkaprod.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkaprod.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kafkaprod.protocol.schema import Struct
 
-_EventT = TypeVar("_EventT")
+_DELETE_OPTION: Final = 1  # AlterConfigOp.OpType.DELETE; the others are left to brokers, which know the old value
 
 
-class _RefusalError(Exception):
-    """A change that is refused."""
-
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.answer = TopicAnswer(error, message)
-
-
-_Change = Callable[[ControllerContext, _EventT, int], Decision]
+def _outcome(change: Callable[[], list[Struct]]) -> tuple[list[Struct], dict[str, Any]]:
+    """Return the records of a change, or none where it raises its refusal; and what the result says of this."""
+    try:
+        return change(), {}
+    except ChangeRefusedError as refusal:
+        return [], {"error_code": refusal.error, "error_message": str(refusal)}
 
 
-def _answering_refusals(change: _Change[_EventT]) -> _Change[_EventT]:
-    """Let a change raise its refusal, which is a decision without records."""
-
-    @wraps(change)
-    def decide(context: ControllerContext, event: _EventT, now_ms: int) -> Decision:
-        try:
-            return change(context, event, now_ms)
-        except _RefusalError as refusal:
-            return Decision([], refusal.answer)
-
-    return decide
-
-
-@_answering_refusals
-def create(context: ControllerContext, event: CreateTopic, now_ms: int) -> Decision:
-    """Create a topic.
+def create(context: ControllerContext, request: CreateTopicsRequest, now_ms: int) -> Decision:
+    """Create the topic of a request.
 
     Refused: TOPIC_ALREADY_EXISTS; INVALID_PARTITIONS, bad count; INVALID_REPLICATION_FACTOR, too few brokers or none of
     them active; INVALID_REPLICA_ASSIGNMENT.
     """
-    if event.name in context.image.topic_ids:
-        raise _RefusalError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{event.name}' already exists.")
-    count, factor, assignment = event.partition_count, event.replication_factor, event.assignment
-    replicas = _placed(context, count, factor) if assignment is None else _given(context, assignment)
-    if event.validate_only:
-        return Decision([], TopicAnswer(ErrorCode.NONE))
-    topic_id = event.topic_id or uuid.UUID(int=context.generator.getrandbits(128), version=4)
-    records: list[Struct] = [TopicRecord(name=event.name, topic_id=topic_id)]
-    records += [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name, value=value)
-        for name, value in event.configs.items()
-    ]
-    records += _partitions(context, topic_id, 0, replicas)
-    return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
+    (wanted,) = request.topics
+    records, failure = _outcome(lambda: _creation(context, wanted, validate_only=request.validate_only))
+    topic_id = next((record.topic_id for record in records if isinstance(record, TopicRecord)), None)
+    result = CreatableTopicResult(name=wanted.name, topic_id=topic_id, **failure)
+    return Decision(records, CreateTopicsResponse(topics=[result]))
 
 
-@_answering_refusals
-def create_partitions(context: ControllerContext, event: CreatePartitions, now_ms: int) -> Decision:
-    """Raise a topic's number of partitions.
+def adopt(context: ControllerContext, event: AdoptTopic, now_ms: int) -> Decision:
+    """Note a topic that has its id and its logs already."""
+    replicas = _given(context, event.assignment)
+    return Decision(_topic(context, event.name, event.topic_id, event.configs, replicas), None)
+
+
+def create_partitions(context: ControllerContext, request: CreatePartitionsRequest, now_ms: int) -> Decision:
+    """Raise the number of partitions of a request's topic.
 
     Refused: UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS, not more than now; INVALID_REPLICATION_FACTOR, no active
     broker; INVALID_REPLICA_ASSIGNMENT.
     """
-    topic_id = context.image.topic_ids.get(event.name)
-    if topic_id is None:
-        raise _RefusalError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
+    (wanted,) = request.topics
+    records, failure = _outcome(lambda: _growth(context, wanted))
+    results = [CreatePartitionsTopicResult(name=wanted.name, **failure)]
+    return Decision([] if request.validate_only else records, CreatePartitionsResponse(results=results))
+
+
+def delete(context: ControllerContext, request: DeleteTopicsRequest, now_ms: int) -> Decision:
+    """Delete the topic of a request with its options. Refused: UNKNOWN_TOPIC_OR_PARTITION."""
+    (wanted,) = request.topics
+    name = wanted.name or ""
+    topic_id = context.image.topic_ids.get(name)
+    records, failure = _outcome(lambda: _deletion(context, name))
+    result = DeletableTopicResult(name=wanted.name, topic_id=topic_id, **failure)
+    return Decision(records, DeleteTopicsResponse(responses=[result]))
+
+
+def alter_configs(context: ControllerContext, request: IncrementalAlterConfigsRequest, now_ms: int) -> Decision:
+    """Set or delete options of a request's resource."""
+    (resource,) = request.resources
+    kind, name = resource.resource_type, resource.resource_name
+    records: list[Struct] = [
+        ConfigRecord(
+            resource_type=kind,
+            resource_name=name,
+            name=config.name,
+            value=None if config.config_operation == _DELETE_OPTION else config.value,
+        )
+        for config in resource.configs
+    ]
+    result = AlterConfigsResourceResponse(resource_type=kind, resource_name=name)
+    return Decision(records, IncrementalAlterConfigsResponse(responses=[result]))
+
+
+def _creation(context: ControllerContext, wanted: CreatableTopic, *, validate_only: bool) -> list[Struct]:
+    if wanted.name in context.image.topic_ids:
+        raise ChangeRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+    if wanted.assignments:
+        ordered = sorted(wanted.assignments, key=lambda each: each.partition_index)
+        replicas = _given(context, [each.broker_ids for each in ordered])
+    else:
+        replicas = _placed(context, wanted.num_partitions, wanted.replication_factor)
+    if validate_only:
+        return []
+    topic_id = uuid.UUID(int=context.generator.getrandbits(128), version=4)
+    configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+    return _topic(context, wanted.name, topic_id, configs, replicas)
+
+
+def _topic(
+    context: ControllerContext,
+    name: str,
+    topic_id: uuid.UUID,
+    configs: Mapping[str, str],
+    replicas: Sequence[Sequence[int]],
+) -> list[Struct]:
+    records: list[Struct] = [TopicRecord(name=name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=option, value=value)
+        for option, value in configs.items()
+    ]
+    return records + _partitions(context, topic_id, 0, replicas)
+
+
+def _growth(context: ControllerContext, wanted: CreatePartitionsTopic) -> list[Struct]:
+    topic_id = _known_id(context, wanted.name)
     partitions = context.image.partitions_of_topic(topic_id)
-    added = event.partition_count - len(partitions)
+    added = wanted.count - len(partitions)
     if added <= 0:
-        raise _RefusalError(
+        raise ChangeRefusedError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic '{event.name}' has {len(partitions)} partitions, {event.partition_count} is not more.",
+            f"Topic '{wanted.name}' has {len(partitions)} partitions, {wanted.count} is not more.",
         )
     factor = len(partitions[0].replicas)
-    if event.assignment is None:
+    if wanted.assignments is None:
         replicas = _placed(context, added, factor)
-    elif len(event.assignment) != added:
-        raise _RefusalError(
+    elif len(wanted.assignments) != added:
+        raise ChangeRefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Topic '{event.name}' would get {added} more partitions; the request gives replicas of"
-            f" {len(event.assignment)}.",
+            f"Topic '{wanted.name}' would get {added} more partitions; the request gives replicas of"
+            f" {len(wanted.assignments)}.",
         )
     else:
-        replicas = _given(context, event.assignment, factor)
-    if event.validate_only:
-        return Decision([], TopicAnswer(ErrorCode.NONE))
-    records = _partitions(context, topic_id, len(partitions), replicas)
-    return Decision(records, TopicAnswer(ErrorCode.NONE, None, topic_id))
+        replicas = _given(context, [each.broker_ids for each in wanted.assignments], factor)
+    return _partitions(context, topic_id, len(partitions), replicas)
 
 
-@_answering_refusals
-def delete(context: ControllerContext, event: DeleteTopic, now_ms: int) -> Decision:
-    """Delete a topic with its options. Refused: UNKNOWN_TOPIC_OR_PARTITION."""
-    topic_id = context.image.topic_ids.get(event.name)
-    if topic_id is None:
-        raise _RefusalError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{event.name}' does not exist.")
-    options = context.image.configs.get((TOPIC_RESOURCE, event.name), {})
+def _deletion(context: ControllerContext, name: str) -> list[Struct]:
+    topic_id = _known_id(context, name)
+    options = context.image.configs.get((TOPIC_RESOURCE, name), {})
     records: list[Struct] = [
-        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=event.name, name=name) for name in options
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=option) for option in options
     ]
-    return Decision([*records, RemoveTopicRecord(topic_id=topic_id)], TopicAnswer(ErrorCode.NONE, None, topic_id))
+    return [*records, RemoveTopicRecord(topic_id=topic_id)]
 
 
-def alter_config(context: ControllerContext, event: AlterConfig, now_ms: int) -> Decision:
-    """Set or delete an option of a resource."""
-    record = ConfigRecord(
-        resource_type=event.resource_type, resource_name=event.resource_name, name=event.name, value=event.value
-    )
-    return Decision([record], TopicAnswer(ErrorCode.NONE))
+def _known_id(context: ControllerContext, name: str) -> uuid.UUID:
+    topic_id = context.image.topic_ids.get(name)
+    if topic_id is None:
+        raise ChangeRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    return topic_id
 
 
-def _placed(context: ControllerContext, partition_count: int, factor: int) -> Sequence[tuple[int, ...]]:
+def _placed(context: ControllerContext, partition_count: int, factor: int) -> Sequence[Sequence[int]]:
     """Return replicas that the controller chooses for each new partition."""
     brokers = [broker for broker in context.image.brokers.values() if not broker.in_controlled_shutdown]
     if partition_count < 1:
-        raise _RefusalError(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
+        raise ChangeRefusedError(ErrorCode.INVALID_PARTITIONS, f"{partition_count} partitions are too few.")
     if not 1 <= factor <= len(brokers) or not any(broker.is_active for broker in brokers):
-        raise _RefusalError(
+        raise ChangeRefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor {factor} needs as many brokers, one of them active; {len(brokers)} are registered.",
         )
@@ -146,8 +191,8 @@ def _placed(context: ControllerContext, partition_count: int, factor: int) -> Se
 
 
 def _given(
-    context: ControllerContext, assignment: Sequence[tuple[int, ...]], factor: int | None = None
-) -> Sequence[tuple[int, ...]]:
+    context: ControllerContext, assignment: Sequence[Sequence[int]], factor: int | None = None
+) -> Sequence[Sequence[int]]:
     """Return the replicas that a request gives.
 
     Args:
@@ -170,12 +215,12 @@ def _given(
         elif not any(context.image.is_active(member) for member in members):
             problem = f"Replicas {list(members)} are all fenced or shutting down."
         if problem is not None:
-            raise _RefusalError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+            raise ChangeRefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
     return assignment
 
 
 def _partitions(
-    context: ControllerContext, topic_id: uuid.UUID, first: int, assignment: Sequence[tuple[int, ...]]
+    context: ControllerContext, topic_id: uuid.UUID, first: int, assignment: Sequence[Sequence[int]]
 ) -> list[Struct]:
     """Return new partitions: in sync are the active replicas of each, and the first of them leads."""
     records: list[Struct] = []

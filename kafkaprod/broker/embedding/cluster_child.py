@@ -12,7 +12,7 @@ from kafkaprod.broker.calls.request_log import RequestLog
 from kafkaprod.broker.cluster import clustered
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
-from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, describe, event_of
+from kafkaprod.broker.controller.cluster_view import COMMANDS, asked_of, describe, outcome_of
 from kafkaprod.broker.controller.context import MIN_ISR_OPTION, UNCLEAN_OPTION
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.child import broker_handlers, parse_config
@@ -149,7 +149,7 @@ def _controller_handlers(process: ControllerProcess) -> dict[str, CommandHandler
         )
 
     return {
-        **dict.fromkeys(EVENT_COMMANDS, lambda command: _await_event(process, command)),
+        **dict.fromkeys(COMMANDS, lambda command: _await_answer(process, command)),
         "stop": lambda _: process.stop(),
         "links": set_links,
         "view": lambda command: in_loop(process.post, lambda: _view(process, command.get("wake"))),
@@ -164,18 +164,15 @@ def _view(process: ControllerProcess, wake: str | None) -> Command:
     return describe(process.controller)
 
 
-def _await_event(process: ControllerProcess, command: Command) -> Command:
-    """Put an event into the controller's queue and return its answer."""
+def _await_answer(process: ControllerProcess, command: Command) -> Command:
+    """Ask the controller and return its answer."""
 
     def begin() -> Callable[[], list[Any]]:
         answers: list[Any] = []
-        process.put(event_of(process.controller.context.image, command, answers.append))
+        process.take(asked_of(process.controller.context.image, command, answers.append), answers.append)
         return lambda: answers
 
     answers = in_loop(process.post, begin)()
     in_loop(process.post, lambda: True)  # the turn that handled it is over
-    answer = answers[0]
-    error = getattr(answer, "error", answer)
-    if isinstance(answer, dict):
-        error = next((code for code in answer.values() if code), 0)
-    return {"code": int(error or 0), "message": getattr(answer, "message", None)}
+    code, message = outcome_of(answers[0])
+    return {"code": code, "message": message}

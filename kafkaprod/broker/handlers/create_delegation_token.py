@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from kafkaprod.broker.calls.request import ClientRequest, Lane, Outcome
 from kafkaprod.broker.cluster.broker import Broker
-from kafkaprod.broker.controller.events import TokenAnswer
-from kafkaprod.broker.controller.token_requests import creation_response, owner_of
-from kafkaprod.broker.controller.wire import error_of
+from kafkaprod.broker.controller.tokens import creation_response, owner_of
 from kafkaprod.broker.handlers.delegation_tokens import ask_controller, may_request
 from kafkaprod.broker.metadata.tokens import USER_TYPE, principal_parts
 from kafkaprod.broker.settings import acls
@@ -43,4 +41,4 @@ def handle(broker: Broker, request: ClientRequest[CreateDelegationTokenRequest])
 
 def refuse(request: ClientRequest[CreateDelegationTokenRequest], error_code: int) -> Response:
     """Answer the error, with the names of owner and requester and no token."""
-    return creation_response(request.body, request.principal, TokenAnswer(error_of(error_code)))
+    return creation_response(request.body, request.principal, error_code)

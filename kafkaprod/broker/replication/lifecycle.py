@@ -8,13 +8,21 @@ Pure state: time is an argument. Source: Kafka, BrokerLifecycleManager; KIP-631.
 
 from __future__ import annotations
 
+import copy
 import uuid
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-from kafkaprod.broker.controller.events import Heartbeat, HeartbeatAnswer, RegisterBroker, Registered
+from kafkaprod.broker.controller.wire import supported_features
 from kafkaprod.errors import IllegalStateError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kafkaprod.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
 
 RETRY_MS: Final = 100
 HURRY_MS: Final = 20
@@ -42,7 +50,8 @@ TRANSITIONS: Final = {
     S.STOPPED: set[BrokerState](),
 }
 
-LifecycleRequest = RegisterBroker | Heartbeat
+LifecycleRequest = BrokerRegistrationRequest | BrokerHeartbeatRequest
+LifecycleResponse = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
 
 class BrokerLifecycle:
@@ -62,7 +71,7 @@ class BrokerLifecycle:
         heartbeat_ms: int,
         rack: str | None = None,
         previous_epoch: int = -1,
-        endpoints: tuple[tuple[str, str, int, int], ...] = (),
+        listeners: Sequence[Listener] = (),
         log_dirs: tuple[uuid.UUID, ...] = (),
     ) -> None:
         """Start a process's lifecycle.
@@ -74,13 +83,20 @@ class BrokerLifecycle:
             heartbeat_ms: Between heartbeats.
             rack: Where it is.
             previous_epoch: The epoch of the last process's registration if that stopped cleanly, else -1.
-            endpoints: Where clients reach it: listener name, host, port, security protocol.
+            listeners: Where clients reach it.
             log_dirs: The ids of its log directories that can be used; none if it has only one.
         """
         self.state = S.REGISTERING
         self.broker_epoch = -1
-        self._registration = RegisterBroker(
-            broker_id, incarnation_id, cluster_id, rack, previous_epoch, endpoints, log_dirs=log_dirs
+        self._registration = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=list(listeners),
+            features=supported_features(),
+            rack=rack,
+            log_dirs=list(log_dirs),
+            previous_broker_epoch=previous_epoch,
         )
         self._offline_log_dirs: tuple[uuid.UUID, ...] = ()
         self._broker_id = broker_id
@@ -99,20 +115,18 @@ class BrokerLifecycle:
         if self.state is S.REGISTERING:
             self._in_flight = self._registration
         else:
-            self._in_flight = Heartbeat(
-                self._broker_id,
-                self.broker_epoch,
-                metadata_offset,
-                False,
-                self._wants_shutdown,
-                now_ms,
-                self._offline_log_dirs,
+            self._in_flight = BrokerHeartbeatRequest(
+                broker_id=self._broker_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=metadata_offset,
+                want_shut_down=self._wants_shutdown,
+                offline_log_dirs=list(self._offline_log_dirs),
             )
         self._beats_at_once = False
         self._lost_at_ms = now_ms + TIMEOUT_MS
         return self._in_flight
 
-    def on_answer(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer, now_ms: int) -> None:
+    def on_answer(self, request: LifecycleRequest, answer: LifecycleResponse, now_ms: int) -> None:
         """Take the controller's answer; one to an older request is ignored, unless it lets this process stop.
 
         Where answers take longer than TIMEOUT_MS each of them answers an older request.
@@ -122,7 +136,7 @@ class BrokerLifecycle:
                 self._move(S.STOPPED)
             return
         self._in_flight = None
-        if isinstance(answer, Registered):
+        if isinstance(answer, BrokerRegistrationResponse):
             self._on_registered(answer, now_ms)
         else:
             self._on_heartbeat(answer, now_ms)
@@ -155,8 +169,8 @@ class BrokerLifecycle:
             offline: The ids of all of them.
             now_ms: The time.
         """
-        online = tuple(directory for directory in self._registration.log_dirs if directory not in offline)
-        self._registration = self._registration._replace(log_dirs=online)
+        self._registration = copy.copy(self._registration)
+        self._registration.log_dirs = [each for each in self._registration.log_dirs if each not in offline]
         self._offline_log_dirs = offline
         self._send_at_ms = now_ms
         self._beats_at_once = self._in_flight is not None
@@ -178,8 +192,8 @@ class BrokerLifecycle:
         """Return when `next_request` has something to say."""
         return self._send_at_ms if self._in_flight is None else self._lost_at_ms
 
-    def _on_registered(self, answer: Registered, now_ms: int) -> None:
-        if answer.error != ErrorCode.NONE:
+    def _on_registered(self, answer: BrokerRegistrationResponse, now_ms: int) -> None:
+        if answer.error_code != ErrorCode.NONE:
             self._send_at_ms = now_ms + RETRY_MS
             return
         self.broker_epoch = answer.broker_epoch
@@ -188,8 +202,8 @@ class BrokerLifecycle:
             self._move(S.SHUTTING_DOWN)
         self._send_at_ms = now_ms
 
-    def _on_heartbeat(self, answer: HeartbeatAnswer, now_ms: int) -> None:
-        if answer.error != ErrorCode.NONE:
+    def _on_heartbeat(self, answer: BrokerHeartbeatResponse, now_ms: int) -> None:
+        if answer.error_code != ErrorCode.NONE:
             self.register_again(now_ms)
             return
         if answer.should_shut_down:
@@ -202,9 +216,9 @@ class BrokerLifecycle:
         rest_ms = min(HURRY_MS, self._heartbeat_ms) if in_a_hurry else self._heartbeat_ms
         self._send_at_ms = now_ms + (0 if self._beats_at_once else rest_ms)
 
-    def _lets_stop(self, request: LifecycleRequest, answer: Registered | HeartbeatAnswer) -> bool:
-        is_ours = isinstance(request, Heartbeat) and request.broker_epoch == self.broker_epoch
-        may_stop = isinstance(answer, HeartbeatAnswer) and answer.should_shut_down
+    def _lets_stop(self, request: LifecycleRequest, answer: LifecycleResponse) -> bool:
+        is_ours = isinstance(request, BrokerHeartbeatRequest) and request.broker_epoch == self.broker_epoch
+        may_stop = isinstance(answer, BrokerHeartbeatResponse) and answer.should_shut_down
         return is_ours and may_stop and self.state is S.SHUTTING_DOWN
 
     def _move(self, target: BrokerState) -> None:

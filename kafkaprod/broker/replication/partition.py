@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kafkaprod.broker.controller.events import IsrMember, IsrOutcome, IsrProposal
 from kafkaprod.broker.metadata.image import PartitionImage, PartitionKey, RecoveryState
 from kafkaprod.broker.replication.replica_log import ReplicaBatch, ReplicaLog
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.alter_partition import BrokerState, PartitionOutcome, PartitionProposal
 
 UNKNOWN_OFFSET: Final = -1
 
@@ -112,7 +112,7 @@ class PartitionReplica:
     min_isr: Callable[[], int]
     image: PartitionImage
     committed_isr: tuple[int, ...] = ()
-    proposal: IsrProposal | None = None
+    proposal: PartitionProposal | None = None
     is_waiting_for_metadata: bool = False
     epoch_start_offset: int = UNKNOWN_OFFSET
     followers: dict[int, FollowerState] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class PartitionReplica:
         """The committed ISR, and who would join by the pending proposal."""
         if self.proposal is None:
             return frozenset(self.committed_isr)
-        return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.members)))
+        return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.new_isr_with_epochs)))
 
     # -- following the metadata ----------------------------------------------------------------------------------------
 
@@ -369,29 +369,36 @@ class PartitionReplica:
         return self.proposal is None and not self.is_waiting_for_metadata
 
     def _propose(self, isr: tuple[int, ...]) -> None:
-        members = tuple(
-            IsrMember(member, -1 if member == self.broker_id else self.followers[member].broker_epoch) for member in isr
-        )
-        self.proposal = IsrProposal(
-            self.key, self._leader_epoch, self._partition_epoch, members, RecoveryState.RECOVERED
+        self.proposal = PartitionProposal(
+            partition_index=self.key[1],
+            leader_epoch=self._leader_epoch,
+            new_isr_with_epochs=[
+                BrokerState(
+                    broker_id=member,
+                    broker_epoch=-1 if member == self.broker_id else self.followers[member].broker_epoch,
+                )
+                for member in isr
+            ],
+            leader_recovery_state=RecoveryState.RECOVERED,
+            partition_epoch=self._partition_epoch,
         )
         self.on_proposal(self)
 
-    def on_isr_outcome(self, proposal: IsrProposal, outcome: IsrOutcome) -> bool:
+    def on_isr_outcome(self, proposal: PartitionProposal, outcome: PartitionOutcome) -> bool:
         """Take the controller's answer to a proposal; return whether the proposal must be sent again."""
         if self.proposal is not proposal:
             return False  # the metadata came first
-        if outcome.error == ErrorCode.NONE:
+        if outcome.error_code == ErrorCode.NONE:
             self.proposal = None
             if outcome.partition_epoch > self._partition_epoch:
                 self._partition_epoch = outcome.partition_epoch
-                self.committed_isr = outcome.isr
+                self.committed_isr = tuple(outcome.isr)
             self.advance_high_watermark()
             return False
-        if outcome.error in _WAIT_FOR_METADATA:
+        if outcome.error_code in _WAIT_FOR_METADATA:
             self.is_waiting_for_metadata = True
             return False
-        if outcome.error == ErrorCode.INELIGIBLE_REPLICA:
+        if outcome.error_code == ErrorCode.INELIGIBLE_REPLICA:
             self.proposal = None
             return False
         return True

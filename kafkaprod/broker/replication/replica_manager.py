@@ -12,7 +12,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 
-from kafkaprod.broker.controller.events import AlterPartition, AlterPartitionAnswer
 from kafkaprod.broker.controller.wire import error_of
 from kafkaprod.broker.metadata.image import BrokerImage, ClusterImage, PartitionImage, PartitionKey
 from kafkaprod.broker.metadata.records import NO_LEADER
@@ -31,6 +30,8 @@ from kafkaprod.broker.replication.replica_log import ReplicaLog
 from kafkaprod.broker.storage.errors import LogDirectoryFailedError
 from kafkaprod.errors import BrokerError, KafkaError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.schema import Response
 
 logger = logging.getLogger(__name__)
 
@@ -187,12 +188,12 @@ class ReplicaManager:
             if replica is None or replica.is_quiet:
                 del self.sessions.awake[key]
 
-    def next_isr_request(self, now_ms: int) -> AlterPartition | None:
+    def next_isr_request(self, now_ms: int) -> AlterPartitionRequest | None:
         """Return the proposals to send to the controller, None if there is nothing to send."""
         return self.isr_requests.next_request(self._broker_epoch(), now_ms)
 
-    def on_isr_answer(self, request: AlterPartition, answer: AlterPartitionAnswer | ErrorCode, now_ms: int) -> bool:
-        """Take the controller's answer; return whether this broker must register again."""
+    def on_isr_answer(self, request: AlterPartitionRequest, answer: Response | None, now_ms: int) -> bool:
+        """Take the controller's answer, None if there is none; return whether this broker must register again."""
         return self.isr_requests.on_answer(request, answer, self.replicas, now_ms)
 
     def _epoch_of(self, broker_id: int) -> int:

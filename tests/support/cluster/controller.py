@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import (
-    AlterPartition,
-    CreateTopic,
-    Heartbeat,
-    IsrMember,
-    IsrProposal,
-    RegisterBroker,
-)
 from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS, on_request
-from kafkaprod.broker.metadata.image import PartitionImage, RecoveryState
+from kafkaprod.broker.metadata.features import SUPPORTED
+from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionProposal,
+    TopicProposals,
+)
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
+from kafkaprod.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkaprod.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kafkaprod.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkaprod.protocol.schema import Request
 
 
@@ -29,7 +43,7 @@ class Rig:
         self.epochs = {broker_id: self.register(broker_id).broker_epoch for broker_id in (1, 2, 3)}
         for broker_id in self.epochs:
             assert not self.beat(broker_id).is_fenced
-        assert self.ask(CreateTopic, name="t", assignment=((1, 2, 3),)).error == E.NONE
+        assert self.create("t", (1, 2, 3)).error_code == E.NONE
 
     def ask(self, event_class: Any, **fields: Any) -> Any:
         answers: list[Any] = []
@@ -48,19 +62,55 @@ class Rig:
             pass
         return type(answers[0]).decode(answers[0].encode(version), version)
 
-    def register(self, broker_id: int, incarnation: int = 0, **fields: Any) -> Any:
-        identity = uuid.UUID(int=broker_id * 100 + incarnation)
-        return self.ask(RegisterBroker, broker_id=broker_id, incarnation_id=identity, cluster_id="c", **fields)
-
-    def beat(self, broker_id: int, *, wants_shutdown: bool = False) -> Any:
-        return self.ask(
-            Heartbeat,
+    def register(
+        self,
+        broker_id: int,
+        incarnation: int | None = 0,
+        features: Mapping[str, tuple[int, int]] = SUPPORTED,
+        **fields: Any,
+    ) -> Any:
+        request = BrokerRegistrationRequest(
             broker_id=broker_id,
-            broker_epoch=self.controller.context.image.brokers[broker_id].epoch,
-            metadata_offset=self.controller.log.end_offset,
-            wants_fence=False,
-            wants_shutdown=wants_shutdown,
-            arrived_ms=self.now_ms,
+            incarnation_id=None if incarnation is None else uuid.UUID(int=broker_id * 100 + incarnation),
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in features.items()
+            ],
+            **({"cluster_id": "c"} | fields),
+        )
+        return self.request(request)
+
+    def create(self, name: str, *replicas: tuple[int, ...], validate_only: bool = False, **fields: Any) -> Any:
+        """The result of a topic's creation, with the replicas of each partition, or the counts among the fields."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(each))
+            for index, each in enumerate(replicas)
+        ]
+        topic = CreatableTopic(name=name, assignments=assignments, **fields)
+        return self.request(CreateTopicsRequest(topics=[topic], validate_only=validate_only)).topics[0]
+
+    def grow(self, name: str, count: int, *replicas: tuple[int, ...], validate_only: bool = False) -> Any:
+        """The result of more partitions, with the replicas of each new one."""
+        assignments = [CreatePartitionsAssignment(broker_ids=list(each)) for each in replicas] or None
+        topic = CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+        return self.request(CreatePartitionsRequest(topics=[topic], validate_only=validate_only)).results[0]
+
+    def delete(self, name: str) -> Any:
+        return self.request(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])).responses[0]
+
+    def reassign(self, name: str, index: int, replicas: Sequence[int] | None) -> Any:
+        partition = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
+        topics = [ReassignableTopic(name=name, partitions=[partition])]
+        return self.request(AlterPartitionReassignmentsRequest(topics=topics)).responses[0].partitions[0]
+
+    def beat(self, broker_id: int, **fields: Any) -> Any:
+        return self.request(
+            BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=self.controller.context.image.brokers[broker_id].epoch,
+                current_metadata_offset=self.controller.log.end_offset,
+                **fields,
+            )
         )
 
     @property
@@ -68,17 +118,23 @@ class Rig:
         (found,) = self.controller.context.image.partitions.values()
         return found
 
-    def propose(self, *members: int, broker_id: int = 1, **changes: Any) -> Any:
+    def propose(
+        self, *members: int, broker_id: int = 1, topic_id: uuid.UUID | None = None, epochs: Any = (), **changes: Any
+    ) -> Any:
+        """The error of a proposal; `epochs` are those of the members that are not -1."""
         partition = self.partition
         fields: dict[str, Any] = {
-            "key": partition.key,
+            "partition_index": partition.index,
             "leader_epoch": partition.leader_epoch,
             "partition_epoch": partition.partition_epoch,
-            "members": tuple(IsrMember(member, -1) for member in members),
-            "recovery_state": RecoveryState.RECOVERED,
+            "new_isr_with_epochs": [
+                BrokerState(broker_id=member, broker_epoch=dict(epochs).get(member, -1)) for member in members
+            ],
         }
-        proposal = IsrProposal(**(fields | changes))
-        answer = self.ask(
-            AlterPartition, broker_id=broker_id, broker_epoch=self.epochs[broker_id], proposals=(proposal,)
+        topic = TopicProposals(
+            topic_id=topic_id or partition.topic_id, partitions=[PartitionProposal(**(fields | changes))]
         )
-        return answer.error if answer.error else answer.outcomes[0].error
+        answer = self.request(
+            AlterPartitionRequest(broker_id=broker_id, broker_epoch=self.epochs[broker_id], topics=[topic])
+        )
+        return answer.error_code or answer.topics[0].partitions[0].error_code

@@ -18,7 +18,6 @@ from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster_config import ClusterConfig
 from kafkaprod.broker.config import BrokerConfig
 from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.events import CreateTopic
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
 from kafkaprod.broker.embedding.children import in_loop
 from kafkaprod.broker.metadata.follower import MetadataSlice
@@ -29,6 +28,7 @@ from kafkaprod.broker.replication.lifecycle import BrokerState
 from kafkaprod.broker.server.server import BrokerServer
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
+from kafkaprod.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkaprod.storage.disk import UnsyncedDisk
 from tests.support.broker.fixtures_log import make_batch
 
@@ -110,10 +110,11 @@ def serves(server: BrokerServer) -> bool:
 
 def create_topic(controller: ControllerProcess, *replicas: int) -> None:
     answers: list[Any] = []
-    event = CreateTopic("t", assignment=(replicas,), reply=answers.append)
-    in_loop(controller.post, lambda: controller.put(event))
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", assignments=[assignment])])
+    in_loop(controller.post, lambda: controller.take(request, answers.append))
     eventually(lambda: bool(answers))
-    assert answers[0].error == 0
+    assert answers[0].topics[0].error_code == 0
 
 
 @pytest.fixture

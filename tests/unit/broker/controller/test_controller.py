@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.controller import topics
 from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     BrokerGone,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    Heartbeat,
-    IsrMember,
-    RegisterBroker,
-    UnregisterBroker,
+    RemoveBroker,
 )
 from kafkaprod.broker.controller.placement import place
 from kafkaprod.broker.metadata.follower import SliceAnswer
@@ -25,6 +20,10 @@ from kafkaprod.broker.metadata.image import BrokerImage, RecoveryState
 from kafkaprod.broker.metadata.records import RegisterBrokerRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
+from kafkaprod.protocol.messages.create_topics import CreatableTopicConfig
+from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster.controller import Rig
 
 
@@ -33,17 +32,11 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
-    controller = Controller("c", session_timeout_ms=100, seed=1, now_ms=0)
-    answers: list[Any] = []
-    event = RegisterBroker(1, uuid.UUID(int=1), "c", reply=answers.append)
-    controller.queue.put(event, 0)
-    controller.turn(0)
-    epoch = answers[0].broker_epoch
+def test_a_broker_is_fenced_until_it_has_applied_its_registration(rig: Rig) -> None:
+    epoch = rig.register(4).broker_epoch
     for offset, is_fenced in ((epoch, True), (epoch + 1, False)):
-        controller.queue.put(Heartbeat(1, epoch, offset, False, False, 0, reply=answers.append), 0)
-        controller.turn(0)
-        assert answers[-1].is_fenced is is_fenced
+        beat = BrokerHeartbeatRequest(broker_id=4, broker_epoch=epoch, current_metadata_offset=offset)
+        assert rig.request(beat).is_fenced is is_fenced
 
 
 def test_a_registration_has_its_offset_for_epoch(rig: Rig) -> None:
@@ -58,12 +51,11 @@ def test_a_registration_has_its_offset_for_epoch(rig: Rig) -> None:
 
 
 def test_registrations_that_are_refused(rig: Rig) -> None:
-    assert rig.ask(RegisterBroker, broker_id=9, incarnation_id=uuid.UUID(int=9), cluster_id="x").error == (
-        E.INCONSISTENT_CLUSTER_ID
-    )
-    assert rig.register(1, incarnation=1).error == E.DUPLICATE_BROKER_REGISTRATION
+    assert rig.register(9, cluster_id="x").error_code == E.INCONSISTENT_CLUSTER_ID
+    assert rig.register(9, None).error_code == E.INVALID_REQUEST
+    assert rig.register(1, incarnation=1).error_code == E.DUPLICATE_BROKER_REGISTRATION
     before = rig.controller.log.end_offset
-    assert rig.register(1) == (E.NONE, rig.epochs[1])
+    assert rig.register(1) == BrokerRegistrationResponse(broker_epoch=rig.epochs[1])
     assert rig.controller.log.end_offset == before
 
 
@@ -73,7 +65,7 @@ def test_a_new_process_leaves_the_isr_unless_the_last_stopped_cleanly(rig: Rig) 
     rig.ask(BrokerGone, broker_id=3, incarnation_id=uuid.UUID(int=300))
     rig.ask(BrokerGone, broker_id=1, incarnation_id=uuid.UUID(int=100))
     assert (rig.partition.isr, rig.partition.leader) == ((1,), -1)
-    assert rig.register(1, incarnation=1).error == E.NONE
+    assert rig.register(1, incarnation=1).error_code == E.NONE
     assert not rig.beat(1).is_fenced
     assert (rig.partition.isr, rig.partition.leader) == ((1,), 1)
 
@@ -102,9 +94,9 @@ def test_a_session_that_ends_fences_and_elects(rig: Rig) -> None:
         ((1, 2), {"partition_epoch": 1}, E.NOT_CONTROLLER),
         ((1, 2), {"partition_epoch": -1}, E.INVALID_UPDATE_VERSION),
         ((1, 2), {"broker_id": 2}, E.INVALID_REQUEST),
-        ((1, 2), {"key": (uuid.UUID(int=5), 0)}, E.UNKNOWN_TOPIC_ID),
-        ((1, 2), {"recovery_state": RecoveryState.RECOVERING}, E.INVALID_REQUEST),
-        ((1,), {"members": (IsrMember(1, -1), IsrMember(2, 77))}, E.INELIGIBLE_REPLICA),
+        ((1, 2), {"topic_id": uuid.UUID(int=5)}, E.UNKNOWN_TOPIC_ID),
+        ((1, 2), {"leader_recovery_state": RecoveryState.RECOVERING}, E.INVALID_REQUEST),
+        ((1, 2), {"epochs": {2: 77}}, E.INELIGIBLE_REPLICA),
     ],
 )
 def test_proposals(rig: Rig, members: tuple[int, ...], changes: dict[str, Any], error: E) -> None:
@@ -118,25 +110,25 @@ def test_a_proposal_without_a_difference_writes_nothing(rig: Rig) -> None:
 
 
 def test_a_controlled_shutdown_moves_leaders_and_then_ends(rig: Rig) -> None:
-    answer = rig.beat(1, wants_shutdown=True)
+    answer = rig.beat(1, want_shut_down=True)
     assert not answer.should_shut_down
     assert (rig.partition.leader, rig.partition.isr) == (2, (2, 3))
-    assert not rig.beat(1, wants_shutdown=True).should_shut_down
+    assert not rig.beat(1, want_shut_down=True).should_shut_down
     rig.beat(2)
     rig.beat(3)
-    assert rig.beat(1, wants_shutdown=True).should_shut_down
+    assert rig.beat(1, want_shut_down=True).should_shut_down
 
 
 def test_answers_to_slices_count_as_applied_metadata(rig: Rig) -> None:
     """A controlled shutdown does not wait for the heartbeats of all others."""
-    rig.beat(1, wants_shutdown=True)
+    rig.beat(1, want_shut_down=True)
     for broker_id in (2, 3):
         channel = rig.controller.channels[broker_id]
         sent = rig.controller.next_slice(broker_id, rig.now_ms)
         assert sent is not None
-        assert not rig.beat(1, wants_shutdown=True).should_shut_down
+        assert not rig.beat(1, want_shut_down=True).should_shut_down
         rig.controller.on_slice_answer(channel, sent, SliceAnswer(E.NONE, sent.commit_offset, 0), rig.now_ms)
-    assert rig.beat(1, wants_shutdown=True).should_shut_down
+    assert rig.beat(1, want_shut_down=True).should_shut_down
 
 
 def test_a_new_controller_replays_and_raises_its_epoch(rig: Rig) -> None:
@@ -152,12 +144,22 @@ def test_a_new_controller_replays_and_raises_its_epoch(rig: Rig) -> None:
 
 
 def test_topics(rig: Rig) -> None:
-    assert rig.ask(CreateTopic, name="t").error == E.TOPIC_ALREADY_EXISTS
-    assert rig.ask(CreateTopic, name="u", replication_factor=4).error == E.INVALID_REPLICATION_FACTOR
-    assert rig.ask(CreateTopic, name="u", assignment=((1, 1),)).error == E.INVALID_REPLICA_ASSIGNMENT
-    assert rig.ask(DeleteTopic, name="t").error == E.NONE
+    first = rig.controller.context.image.topic_ids["t"]
+    assert rig.create("t").error_code == E.TOPIC_ALREADY_EXISTS
+    assert rig.create("u", num_partitions=1, replication_factor=4).error_code == E.INVALID_REPLICATION_FACTOR
+    assert rig.create("u", num_partitions=0, replication_factor=1).error_code == E.INVALID_PARTITIONS
+    assert rig.create("u", (1, 1)).error_code == E.INVALID_REPLICA_ASSIGNMENT
+    configs = [CreatableTopicConfig(name="retention.ms", value="7")]
+    made = rig.create("u", num_partitions=2, replication_factor=3, configs=configs)
+    assert made.topic_id == rig.controller.context.image.topic_ids["u"]
+    assert [len(each.replicas) for each in rig.controller.context.image.partitions_of_topic(made.topic_id)] == [3, 3]
+    assert rig.controller.context.option("u", "retention.ms") == "7"
+    assert rig.delete("u").topic_id == made.topic_id
+    assert rig.controller.context.image.configs == {}
+    deleted = rig.delete("t")
+    assert (deleted.error_code, deleted.topic_id) == (E.NONE, first)
     assert rig.controller.context.image.partitions == {}
-    assert rig.ask(DeleteTopic, name="t").error == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert rig.delete("t").error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(
@@ -173,27 +175,28 @@ def test_topics(rig: Rig) -> None:
 def test_given_replicas_that_are_refused(rig: Rig, assignment: tuple[tuple[int, ...], ...], reason: str) -> None:
     rig.ask(BrokerGone, broker_id=3, incarnation_id=uuid.UUID(int=300))
     end_offset = rig.controller.log.end_offset
-    created = rig.ask(CreateTopic, name="u", assignment=assignment)
-    assert created.error == E.INVALID_REPLICA_ASSIGNMENT
-    assert re.search(reason, created.message)
-    grown = rig.ask(CreatePartitions, name="t", partition_count=1 + len(assignment), assignment=assignment)
-    assert grown.error == E.INVALID_REPLICA_ASSIGNMENT
+    created = rig.create("u", *assignment)
+    assert created.error_code == E.INVALID_REPLICA_ASSIGNMENT
+    assert re.search(reason, created.error_message)
+    grown = rig.grow("t", 1 + len(assignment), *assignment)
+    assert grown.error_code == E.INVALID_REPLICA_ASSIGNMENT
     assert rig.controller.log.end_offset == end_offset
 
 
 def test_partitions_are_added_where_the_request_says(rig: Rig) -> None:
     context = rig.controller.context
-    assert rig.ask(CreatePartitions, name="t", partition_count=1).error == E.INVALID_PARTITIONS
-    wanted = {"name": "t", "partition_count": 3, "assignment": ((3, 1, 2), (2, 3, 1))}
+    assert rig.grow("t", 1).error_code == E.INVALID_PARTITIONS
+    wanted = ("t", 3, (3, 1, 2), (2, 3, 1))
     end_offset = rig.controller.log.end_offset
-    assert rig.ask(CreatePartitions, **wanted, validate_only=True).error == E.NONE
-    assert rig.ask(CreateTopic, name="u", validate_only=True).error == E.NONE
+    assert rig.grow(*wanted, validate_only=True).error_code == E.NONE
+    checked = rig.create("u", (1,), validate_only=True)
+    assert (checked.error_code, checked.topic_id) == (E.NONE, None)
     assert rig.controller.log.end_offset == end_offset
     for count in (1, 3):
-        refused = rig.ask(CreatePartitions, name="t", partition_count=3, assignment=((1, 2, 3),) * count)
-        assert refused.error == E.INVALID_REPLICA_ASSIGNMENT
+        refused = rig.grow("t", 3, *((1, 2, 3),) * count)
+        assert refused.error_code == E.INVALID_REPLICA_ASSIGNMENT
     rig.ask(BrokerGone, broker_id=2, incarnation_id=uuid.UUID(int=200))
-    assert rig.ask(CreatePartitions, **wanted).error == E.NONE
+    assert rig.grow(*wanted).error_code == E.NONE
     partitions = context.image.partitions_of_topic(context.image.topic_ids["t"])
     assert [(each.replicas, each.isr, each.leader) for each in partitions[1:]] == [
         ((3, 1, 2), (3, 1), 3),
@@ -201,9 +204,13 @@ def test_partitions_are_added_where_the_request_says(rig: Rig) -> None:
     ]
 
 
-def test_a_handler_that_raises_changes_nothing(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_that_raises_changes_nothing(
+    rig: Rig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = rig.controller.log.end_offset
-    assert rig.ask(CreateTopic, name="u", configs=[]) == E.UNKNOWN_SERVER_ERROR
+    monkeypatch.setattr(topics, "place", None)
+    refused = rig.create("u", num_partitions=1, replication_factor=1)
+    assert (refused.name, refused.error_code) == ("u", E.UNKNOWN_SERVER_ERROR)
     assert rig.controller.log.end_offset == before
     assert "failed to handle" in caplog.text
 
@@ -230,7 +237,7 @@ def test_a_restarted_controller_gives_new_topics_new_ids() -> None:
     for _ in range(3):
         rig.controller = Controller("c", session_timeout_ms=100, seed=1, now_ms=0, batches=batches)
         name = f"t{rig.controller.epoch}"
-        assert rig.ask(CreateTopic, name=name, assignment=((1, 2, 3),)).error == E.NONE
+        assert rig.create(name, (1, 2, 3)).error_code == E.NONE
         ids.add(rig.controller.context.image.topic_ids[name])
         batches = rig.controller.log.batches()
     assert len(ids) == 4
@@ -247,27 +254,29 @@ def test_a_controller_that_was_paused_gives_brokers_that_time() -> None:
 
 def test_a_broker_that_clients_remove_leaves_its_partitions(rig: Rig) -> None:
     assert rig.partition.leader == 1
-    assert rig.ask(UnregisterBroker, broker_id=1, may_have_replicas=True).error == E.NONE
+    assert rig.request(UnregisterBrokerRequest(broker_id=1)).error_code == E.NONE
     assert (rig.partition.replicas, rig.partition.isr, rig.partition.leader) == ((1, 2, 3), (2, 3), 2)
     rig.ask(BrokerGone, broker_id=2, incarnation_id=uuid.UUID(int=200))
-    assert rig.ask(UnregisterBroker, broker_id=3, may_have_replicas=True).error == E.NONE
+    assert rig.request(UnregisterBrokerRequest(broker_id=3)).error_code == E.NONE
     assert (rig.partition.isr, rig.partition.leader) == ((3,), -1), "no one else has all of it"
 
 
 def test_brokers_that_cannot_be_removed(rig: Rig) -> None:
-    answer = rig.ask(UnregisterBroker, broker_id=9)
-    assert (answer.error, answer.message) == (E.BROKER_ID_NOT_REGISTERED, "Broker ID 9 is not currently registered")
-    answer = rig.ask(UnregisterBroker, broker_id=1)
-    assert (answer.error, answer.message) == (E.INVALID_REQUEST, "Broker 1 still has replicas.")
+    answer = rig.ask(RemoveBroker, broker_id=9)
+    assert (answer.error_code, answer.error_message) == (
+        E.BROKER_ID_NOT_REGISTERED,
+        "Broker ID 9 is not currently registered",
+    )
+    answer = rig.ask(RemoveBroker, broker_id=1)
+    assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, "Broker 1 still has replicas.")
     assert sorted(rig.controller.context.image.brokers) == [1, 2, 3]
-    rig.ask(DeleteTopic, name="t")
-    assert rig.ask(UnregisterBroker, broker_id=1).error == E.NONE
+    rig.delete("t")
+    assert rig.ask(RemoveBroker, broker_id=1).error_code == E.NONE
     assert sorted(rig.controller.context.image.brokers) == [2, 3]
     assert sorted(rig.controller.channels) == [2, 3]
-    assert rig.ask(UnregisterBroker, broker_id=1).error == E.BROKER_ID_NOT_REGISTERED, "once"
-    assert rig.ask(UnregisterBroker, broker_id=2).error == E.NONE
-    answer = rig.ask(UnregisterBroker, broker_id=3, may_have_replicas=True)
-    assert (answer.error, answer.message) == (E.INVALID_REQUEST, "Broker 3 is the only one.")
-    beat = Heartbeat(1, rig.epochs[1], 0, False, False, 0)._asdict()
-    del beat["reply"]
-    assert rig.ask(Heartbeat, **beat).error == E.BROKER_ID_NOT_REGISTERED
+    assert rig.ask(RemoveBroker, broker_id=1).error_code == E.BROKER_ID_NOT_REGISTERED, "once"
+    assert rig.ask(RemoveBroker, broker_id=2).error_code == E.NONE
+    answer = rig.request(UnregisterBrokerRequest(broker_id=3))
+    assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, "Broker 3 is the only one.")
+    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=rig.epochs[1])
+    assert rig.request(beat).error_code == E.BROKER_ID_NOT_REGISTERED

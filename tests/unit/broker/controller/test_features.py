@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import UpdateFeatures
 from kafkaprod.broker.controller.features import UpgradeType
 from kafkaprod.broker.metadata.features import DEFAULT_LEVELS
 from kafkaprod.broker.metadata.records import FeatureLevelRecord, NoOpRecord
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.support.cluster.controller import Rig
 
 TRANSACTIONS, GROUPS = "transaction.version", "group.version"
@@ -17,8 +17,15 @@ UP, DOWN, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.
 
 
 def update(rig: Rig, levels: dict[str, tuple[int, int]], *, validate_only: bool = False) -> tuple[int, str | None]:
-    answer = rig.ask(UpdateFeatures, controller_id=7, levels=levels, validate_only=validate_only)
-    return answer.error, answer.message
+    updates = [
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+        for name, (level, kind) in levels.items()
+    ]
+    rig.controller.context.voter_id = 7
+    answer = rig.request(UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only))
+    names = [each.feature for each in answer.results]
+    assert names == ([] if answer.error_code else list(levels))
+    return answer.error_code, answer.error_message
 
 
 def levels_of(rig: Rig) -> dict[str, int]:
@@ -86,9 +93,9 @@ def test_a_broker_of_an_older_build_limits_the_levels() -> None:
     """It registers as long as it has the levels of now, and no level that it lacks can be set."""
     rig = Rig()
     older = {**{name: (level, level) for name, level in DEFAULT_LEVELS.items()}, TRANSACTIONS: (0, 1)}
-    assert rig.register(4, features=older).error == ErrorCode.UNSUPPORTED_VERSION
+    assert rig.register(4, features=older).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert update(rig, {TRANSACTIONS: (1, DOWN), GROUPS: (0, DOWN)})[0] == ErrorCode.NONE
-    assert rig.register(4, features={**older, GROUPS: (0, 0)}).error == ErrorCode.NONE
+    assert rig.register(4, features={**older, GROUPS: (0, 0)}).error_code == ErrorCode.NONE
     code, message = update(rig, {TRANSACTIONS: (2, UP)})
     assert (code, message) == (
         ErrorCode.INVALID_UPDATE_VERSION,

@@ -8,23 +8,16 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.controller.events import (
-    BrokerGone,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    ElectionType,
-    ElectLeaders,
-    Heartbeat,
-    Reassign,
-)
+from kafkaprod.broker.controller.events import BrokerGone
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.log_directories import DirectoryChoice
+from kafkaprod.broker.controller.partitions import ElectionType
 from kafkaprod.broker.metadata.image import ClusterImage, PartitionImage, PartitionKey
 from kafkaprod.broker.metadata.image_records import image_of, records_of
 from kafkaprod.broker.metadata.records import LOST, MIGRATING, UNASSIGNED
 from kafkaprod.broker.replication.directory_assignments import DirectoryAssignments
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.support.cluster.controller import Rig
 
 
@@ -37,11 +30,11 @@ class Disks(Rig):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ask(DeleteTopic, name="t")
+        self.delete("t")
         for broker_id in (1, 2, 3):
             self.stop(broker_id)
             self.start(broker_id, 1, 2)
-        assert self.ask(CreateTopic, name="t", assignment=((1, 2, 3), (1, 2, 3))).error == E.NONE
+        assert self.create("t", (1, 2, 3), (1, 2, 3)).error_code == E.NONE
 
     @property
     def image(self) -> ClusterImage:
@@ -58,23 +51,14 @@ class Disks(Rig):
 
     def start(self, broker_id: int, *numbers: int, **fields: Any) -> None:
         incarnation = self.image.brokers[broker_id].incarnation_id.int % 100 + 1
-        log_dirs = tuple(directory(broker_id, number) for number in numbers)
+        log_dirs = [directory(broker_id, number) for number in numbers]
         answer = self.register(broker_id, incarnation, log_dirs=log_dirs, **fields)
-        assert answer.error == E.NONE
+        assert answer.error_code == E.NONE
         self.epochs[broker_id] = answer.broker_epoch
         assert not self.beat(broker_id).is_fenced
 
     def lose(self, broker_id: int, *numbers: int) -> Any:
-        return self.ask(
-            Heartbeat,
-            broker_id=broker_id,
-            broker_epoch=self.epochs[broker_id],
-            metadata_offset=self.controller.log.end_offset,
-            wants_fence=False,
-            wants_shutdown=False,
-            arrived_ms=self.now_ms,
-            offline_log_dirs=tuple(directory(broker_id, number) for number in numbers),
-        )
+        return self.beat(broker_id, offline_log_dirs=[directory(broker_id, number) for number in numbers])
 
     def assign(self, broker_id: int, to: uuid.UUID, key: PartitionKey | None = None, epoch: int | None = None) -> Any:
         assignments = DirectoryAssignments(broker_id)
@@ -92,15 +76,15 @@ def disks() -> Disks:
 
 
 def test_new_replicas_go_where_the_fewest_are(disks: Disks) -> None:
-    disks.ask(CreatePartitions, name="t", partition_count=6)
+    disks.grow("t", 6)
     for broker_id in (1, 2, 3):
         found = Counter(partition.directory_of(broker_id) for partition in disks.image.partitions.values())
         assert found == {directory(broker_id, 1): 3, directory(broker_id, 2): 3}
-    disks.ask(CreateTopic, name="other", assignment=((1,), (1,), (1,)))
-    disks.ask(DeleteTopic, name="t")
+    disks.create("other", (1,), (1,), (1,))
+    disks.delete("t")
     sizes = disks.image.directory_sizes
     assert sorted(sizes[directory(1, number)] for number in (1, 2)) == [1, 2]
-    disks.ask(CreateTopic, name="last", assignment=((1,),))
+    disks.create("last", (1,))
     assert [sizes[directory(1, number)] for number in (1, 2)] == [2, 2]
 
 
@@ -112,7 +96,7 @@ def test_brokers_that_name_no_directories_get_none() -> None:
 
 def test_a_failed_directory_leaves_the_isr_and_another_leads(disks: Disks) -> None:
     assert disks.partition.leader == 1
-    assert disks.lose(1, 2).error == E.NONE
+    assert disks.lose(1, 2).error_code == E.NONE
     assert (disks.partition.isr, disks.partition.leader) == ((2, 3), 2)
     kept = next(each for each in disks.image.partitions.values() if each.index == 0)
     assert (kept.isr, kept.leader) == ((1, 2, 3), 1)
@@ -124,10 +108,11 @@ def test_a_failed_directory_leaves_the_isr_and_another_leads(disks: Disks) -> No
 def test_a_replica_without_its_directory_neither_joins_nor_leads(disks: Disks) -> None:
     disks.lose(1, 2)
     assert disks.propose(2, 3, 1, broker_id=2) == E.INELIGIBLE_REPLICA
-    key = disks.partition.key
-    assert disks.ask(ElectLeaders, election_type=ElectionType.PREFERRED, keys=(key,)) == {
-        key: E.PREFERRED_LEADER_NOT_AVAILABLE
-    }
+    wanted = [TopicPartitions(topic="t", partitions=[disks.partition.index])]
+    answer = disks.request(ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=wanted))
+    (topic,) = answer.replica_election_results
+    (result,) = topic.partition_result
+    assert (topic.topic, result.partition_id, result.error_code) == ("t", 1, E.PREFERRED_LEADER_NOT_AVAILABLE)
 
 
 def test_the_last_member_of_an_isr_stays_and_leads_again_with_its_directory(disks: Disks) -> None:
@@ -147,11 +132,11 @@ def test_the_last_member_of_an_isr_stays_and_leads_again_with_its_directory(disk
 
 def test_a_clean_stop_does_not_keep_a_place_whose_directory_is_gone(disks: Disks) -> None:
     epoch = disks.epochs[3]
-    while not disks.beat(3, wants_shutdown=True).should_shut_down:
+    while not disks.beat(3, want_shut_down=True).should_shut_down:
         for broker_id in (1, 2):
             disks.beat(broker_id)
     disks.stop(3)
-    disks.start(3, 1, previous_epoch=epoch)
+    disks.start(3, 1, previous_broker_epoch=epoch)
     assert disks.partition.isr == (1, 2)
 
 
@@ -183,21 +168,21 @@ def test_assignments_that_are_refused(disks: Disks) -> None:
     assert disks.assign(9, LOST) == E.BROKER_ID_NOT_REGISTERED
     assert disks.assign(1, LOST, (key[0], 5)) == E.UNKNOWN_TOPIC_OR_PARTITION
     assert disks.assign(1, LOST, (uuid.UUID(int=5), 0)) == E.UNKNOWN_TOPIC_ID
-    disks.ask(CreateTopic, name="other", assignment=((2,),))
+    disks.create("other", (2,))
     other = (disks.image.topic_ids["other"], 0)
     assert disks.assign(1, LOST, other) == E.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_reassignment_keeps_directories_and_chooses_new_ones(disks: Disks) -> None:
-    disks.ask(CreateTopic, name="small", assignment=((1, 2),))
+    disks.create("small", (1, 2))
     key = (disks.image.topic_ids["small"], 0)
     before = disks.image.partitions[key]
-    disks.ask(Reassign, key=key, replicas=(3, 2))
+    disks.reassign("small", 0, (3, 2))
     moving = disks.image.partitions[key]
     assert moving.replicas == (3, 2, 1)
     assert moving.directory_of(2) == before.directory_of(2)
     assert moving.directory_of(3) in (directory(3, 1), directory(3, 2))
-    disks.ask(Reassign, key=key, replicas=None)
+    disks.reassign("small", 0, None)
     after = disks.image.partitions[key]
     assert set(zip(after.replicas, after.directories, strict=True)) == set(
         zip(before.replicas, before.directories, strict=True)

@@ -6,9 +6,16 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from kafkaprod.broker.controller.events import AlterConfig, Heartbeat, RegisterBroker
 from kafkaprod.broker.controller.process import ControllerConfig, ControllerProcess
+from kafkaprod.broker.controller.wire import supported_features
 from kafkaprod.broker.metadata.records import ConfigRecord
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kafkaprod.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.support.clock import ManualClock
 
 
@@ -28,8 +35,11 @@ def test_a_turn_ends_in_time_though_events_are_left(tmp_path: Path) -> None:
         return apply(offset, record)  # type: ignore[arg-type]
 
     process.controller.context.image.apply = slow_apply  # type: ignore[method-assign, assignment]
-    for number in range(5):
-        process.put(AlterConfig(32, str(number), "consumer.session.timeout.ms", "45000", lambda _: None))
+    option = AlterableConfig(name="consumer.session.timeout.ms", value="45000")
+    groups = [
+        AlterConfigsResource(resource_type=32, resource_name=str(number), configs=[option]) for number in range(5)
+    ]
+    process._on_request(IncrementalAlterConfigsRequest(resources=groups), lambda _: None)
     counts = []
     while len(process.controller.queue):
         process._turn()
@@ -45,9 +55,20 @@ def with_a_broker(path: Path, clock: ManualClock) -> ControllerProcess:
     (path / "s").mkdir()
     config = ControllerConfig(str(path / "s"), str(path / "d"), "c" * 22, session_timeout_ms=500)
     process = ControllerProcess(config, clock)
-    process.put(RegisterBroker(1, uuid.UUID(int=1), "c" * 22))
+    registration = BrokerRegistrationRequest(
+        broker_id=1, incarnation_id=uuid.UUID(int=1), cluster_id="c" * 22, features=supported_features()
+    )
+    process._on_request(registration, lambda _: None)
     process._turn()
     return process
+
+
+def beat_of(process: ControllerProcess) -> BrokerHeartbeatRequest:
+    """What broker 1 sends."""
+    image = process.controller.context.image
+    return BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=image.brokers[1].epoch, current_metadata_offset=image.end_offset
+    )
 
 
 def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_path: Path) -> None:
@@ -55,7 +76,7 @@ def test_a_pause_that_begins_before_a_session_would_end_fences_no_broker(tmp_pat
     clock = ManualClock()
     process = with_a_broker(tmp_path, clock)
     image = process.controller.context.image
-    process.put(Heartbeat(1, image.brokers[1].epoch, image.end_offset, False, False, clock.now_ms()))
+    process._on_request(beat_of(process), lambda _: None)
     process._turn()
     assert not image.brokers[1].is_fenced
     poll = process._poller.poll
@@ -88,11 +109,7 @@ def test_what_came_while_the_controller_was_paused_is_read_before_a_session_ends
     clock = ManualClock()
     process = with_a_broker(tmp_path, clock)
     image = process.controller.context.image
-
-    def beat() -> Heartbeat:
-        return Heartbeat(1, image.brokers[1].epoch, image.end_offset, False, False, clock.now_ms())
-
-    process.put(beat())
+    process._on_request(beat_of(process), lambda _: None)
     process._turn()
     polls = []
 
@@ -100,7 +117,7 @@ def test_what_came_while_the_controller_was_paused_is_read_before_a_session_ends
         """Has a heartbeat."""
 
         def on_ready(self, _: int) -> None:
-            process.controller.note_heartbeat(beat())
+            process.controller.note_heartbeat(beat_of(process), clock.now_ms())
 
     def poll(_: int) -> list[Any]:
         polls.append(clock.now_ms())

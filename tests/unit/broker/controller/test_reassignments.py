@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.broker.controller.events import CreateTopic, Reassign
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from tests.support.cluster.controller import Rig
@@ -19,7 +18,7 @@ class MovingRig(Rig):
         assert not self.beat(4).is_fenced
 
     def move(self, *replicas: int) -> E:
-        error: E = self.ask(Reassign, key=self.partition.key, replicas=replicas or None).error
+        error: E = self.reassign("t", 0, replicas or None).error_code
         return error
 
 
@@ -89,8 +88,8 @@ def test_wrong_replicas_are_refused(rig: MovingRig, replicas: tuple[int, ...]) -
 
 
 def test_a_partition_that_is_not_there(rig: MovingRig) -> None:
-    key = (rig.partition.key[0], 7)
-    assert rig.ask(Reassign, key=key, replicas=(1,)).error == E.UNKNOWN_TOPIC_OR_PARTITION
+    for name, index in (("t", 7), ("other", 0)):
+        assert rig.reassign(name, index, (1,)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_no_replica_in_sync_may_be_lost(rig: MovingRig) -> None:
@@ -104,5 +103,5 @@ def test_no_replica_in_sync_may_be_lost(rig: MovingRig) -> None:
 
 def test_a_new_controller_knows_of_it(rig: MovingRig) -> None:
     rig.move(4, 2, 3)
-    rig.ask(CreateTopic, name="other", assignment=((1,),))
+    rig.create("other", (1,))
     assert {partition.adding for partition in rig.controller.context.image.partitions.values()} == {(4,), ()}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import AlterConfig, TopicAnswer
+from kafkaprod.broker.controller.events import Asked
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.protocol.error_codes import ErrorCode
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -71,13 +71,14 @@ def test_a_refused_option_is_an_error_of_its_resource_only() -> None:
     ]
     responses: list[Any] = []
     on_request(asked, IncrementalAlterConfigsRequest(resources=resources), 0, responses.append)
-    while (event := asked.queue.take(0)) is not None:
-        assert isinstance(event, AlterConfig)
-        is_refused = (event.resource_name, event.name) == ("b", "segment.bytes")
-        event.reply(TopicAnswer(ErrorCode.NOT_CONTROLLER, "moved") if is_refused else TopicAnswer(ErrorCode.NONE))
+    asked.turn(0)
+    event = asked.queue.take(0)
+    assert isinstance(event, Asked)
+    event.reply(event.refuse(ErrorCode.NOT_CONTROLLER))
     (response,) = responses
-    answers = [(each.resource_name, each.error_code, each.error_message) for each in response.responses]
-    assert answers == [("a", 0, None), ("b", ErrorCode.NOT_CONTROLLER, "moved")]
+    answers = [(each.resource_type, each.resource_name, each.error_code) for each in response.responses]
+    assert answers == [(TOPIC, "a", 0), (TOPIC, "b", ErrorCode.NOT_CONTROLLER)]
+    assert asked.context.image.configs == {(TOPIC, "a"): {"retention.ms": "1", "segment.bytes": "1"}}
 
 
 def test_a_broker_whose_heartbeat_waits_behind_many_events_stays_alive() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaprod.broker.controller.cluster_view import EVENT_COMMANDS, event_of
+from kafkaprod.broker.controller.cluster_view import COMMANDS, asked_of
 from kafkaprod.broker.embedding.commands import Command, CommandError, answer_to
 from kafkaprod.broker.metadata.image import ClusterImage
 
@@ -29,7 +29,7 @@ def test_every_outcome_is_an_answer(command: Command, answer: Command) -> None:
     assert answer_to(command, handlers) == answer
 
 
-@pytest.mark.parametrize("name", EVENT_COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_controller_knows_each_event_that_its_table_names(name: str) -> None:
     with pytest.raises(KeyError):  # incomplete, and not unknown
-        event_of(ClusterImage(), {"command": name}, print)
+        asked_of(ClusterImage(), {"command": name}, print)

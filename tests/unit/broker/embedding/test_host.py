@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from kafkaprod.broker.cluster import member
-from kafkaprod.broker.controller import wire
-from kafkaprod.broker.controller.events import Heartbeat, RegisterBroker
+from kafkaprod.broker.controller.requests import FORWARDED_VERSIONS
 from kafkaprod.broker.embedding import host
 from kafkaprod.broker.embedding.child_process import EmbeddedBrokerError
 from kafkaprod.broker.embedding.cluster import EmbeddedCluster
@@ -27,6 +26,7 @@ from kafkaprod.broker.listeners import AddressError, parse_listeners
 from kafkaprod.broker.replication.lifecycle import BrokerLifecycle
 from kafkaprod.protocol import schema
 from kafkaprod.protocol.messages.alter_partition import AlterPartitionRequest
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.fetch import FetchRequest
 from tests.support.processes import runs
 
@@ -162,10 +162,9 @@ def test_what_brokers_send_at_their_start_is_compiled_before_the_fork() -> None:
     prepare_to_fork()
     compiled = schema._codec.cache_info().misses
     registration = BrokerLifecycle(1, "cluster", uuid.uuid4(), heartbeat_ms=500).next_request(0, 0)
-    assert isinstance(registration, RegisterBroker)
-    wire.registration_request(registration).encode(member._REGISTER_VERSION)
-    wire.heartbeat_request(Heartbeat(1, 0, 0, False, False, 0)).encode(member._BEAT_VERSION)
-    AlterPartitionRequest().encode(member._ALTER_PARTITION_VERSION)
+    assert registration is not None
+    for request in (registration, BrokerHeartbeatRequest(), AlterPartitionRequest()):
+        request.encode(FORWARDED_VERSIONS[request.api])
     FetchRequest().encode(member._FETCH_VERSION)
     assert schema._codec.cache_info().misses == compiled
 

@@ -14,19 +14,19 @@ from kafkaprod.broker.controller.controller import Controller
 from kafkaprod.broker.controller.events import (
     BrokerGone,
     Decision,
-    IsrMember,
-    IsrOutcome,
-    RegisterBroker,
 )
+from kafkaprod.broker.controller.wire import supported_features
 from kafkaprod.broker.metadata.follower import MetadataFollower, MetadataSlice
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.broker.metadata.log import MetadataBatch
 from kafkaprod.broker.metadata.records import NoOpRecord, PartitionChangeRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.alter_partition import PartitionOutcome
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tests.simulation.rules import replaced
 from tests.support.cluster.controller import Rig
-from tests.unit.broker.kafka_bugs.cases import KEY, Cases, Node, fetch, log_of
+from tests.unit.broker.kafka_bugs.cases import Cases, Node, fetch, log_of
 
 CASES = Cases()
 
@@ -61,7 +61,7 @@ def _leaders_that_are_ahead() -> None:
     node.hear(leader=1, isr=(1, 2))
     node.replica.fetch(fetch(1, follower=3, last=0), 0)
     assert node.replica.proposal is not None
-    assert node.replica.on_isr_outcome(node.replica.proposal, IsrOutcome(KEY, error)), "it is sent again"
+    assert node.replica.on_isr_outcome(node.replica.proposal, PartitionOutcome(error_code=error)), "it is sent again"
 
 
 def _with_new_epoch(change: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,7 +108,7 @@ def _any_incarnation(is_eligible: Callable[..., bool]) -> Callable[..., bool]:
 )
 def _predecessors_do_not_join() -> None:
     rig = Rig()
-    assert rig.propose(1, members=(IsrMember(1, -1), IsrMember(2, rig.epochs[2] - 1))) == E.INELIGIBLE_REPLICA
+    assert rig.propose(1, 2, epochs={2: rig.epochs[2] - 1}) == E.INELIGIBLE_REPLICA
 
 
 @CASES.add(
@@ -118,25 +118,28 @@ def _predecessors_do_not_join() -> None:
 )
 def _unclean_restarts_leave() -> None:
     rig = Rig()
-    event = RegisterBroker(2, uuid.UUID(int=299), "c")
-    decision = registrations.register(rig.controller.context, event, now_ms=10_000)
+    request = BrokerRegistrationRequest(
+        broker_id=2, incarnation_id=uuid.UUID(int=299), cluster_id="c", features=supported_features()
+    )
+    decision = registrations.register(rig.controller.context, request, now_ms=10_000)
     changes = [record.isr for record in decision.records if isinstance(record, PartitionChangeRecord)]
-    assert (decision.answer.error, changes) == (E.NONE, [[1, 3]])
+    assert (decision.answer.error_code, changes) == (E.NONE, [[1, 3]])
 
 
-def _as_another(context: ControllerContext, event: RegisterBroker, now_ms: int) -> Decision:
-    context.sessions[event.broker_id] = -1
-    return registrations.register(context, event._replace(incarnation_id=uuid.uuid4()), now_ms)
+def _as_another(context: ControllerContext, request: BrokerRegistrationRequest, now_ms: int) -> Decision:
+    context.sessions[request.broker_id] = -1
+    request.incarnation_id = uuid.uuid4()
+    return registrations.register(context, request, now_ms)
 
 
 @CASES.add(
     "KAFKA-16952",
     "a process that registered again got another epoch, and its requests were stale",
-    lambda: patch.dict(controller.HANDLERS, {RegisterBroker: _as_another}),  # type: ignore[arg-type]
+    lambda: patch.dict(controller.HANDLERS, {BrokerRegistrationRequest: _as_another}),  # type: ignore[arg-type]
 )
 def _the_same_process_keeps_its_epoch() -> None:
     rig = Rig()
-    assert rig.register(1) == (E.NONE, rig.epochs[1])
+    assert rig.register(1) == BrokerRegistrationResponse(broker_epoch=rig.epochs[1])
 
 
 def _always_the_end(shut_down: Callable[..., Decision]) -> Callable[..., Decision]:
@@ -154,11 +157,11 @@ def _always_the_end(shut_down: Callable[..., Decision]) -> Callable[..., Decisio
 )
 def _shutdowns_end() -> None:
     rig = Rig()
-    rig.beat(1, wants_shutdown=True)
+    rig.beat(1, want_shut_down=True)
     for broker_id in (2, 3):
         rig.beat(broker_id)
     rig.request(AllocateProducerIdsRequest(broker_id=2, broker_epoch=rig.epochs[2]))
-    assert rig.beat(1, wants_shutdown=True).should_shut_down
+    assert rig.beat(1, want_shut_down=True).should_shut_down
 
 
 def _taking(error: E) -> Callable[[], AbstractContextManager[Any]]:

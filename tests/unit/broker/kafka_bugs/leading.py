@@ -13,7 +13,6 @@ from kafkaprod.broker.calls.purgatory import Purgatory
 from kafkaprod.broker.cluster.coordinator_log import ReplicatedCoordinatorLog
 from kafkaprod.broker.cluster.replicated_topics import ReplicatedTopics
 from kafkaprod.broker.cluster.topics import Partition
-from kafkaprod.broker.controller.events import IsrOutcome, IsrProposal
 from kafkaprod.broker.handlers import list_offsets
 from kafkaprod.broker.metadata.image import PartitionImage, TopicImage
 from kafkaprod.broker.replication.partition import FollowerFetch, PartitionReplica
@@ -22,11 +21,12 @@ from kafkaprod.broker.storage.log.log_dir import LogDir, open_log_dir
 from kafkaprod.broker.storage.log.log_dirs import LogDirs
 from kafkaprod.errors import CorruptDataError
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.alter_partition import PartitionOutcome, PartitionProposal
 from kafkaprod.protocol.messages.list_offsets import ListOffsetsPartition
 from kafkaprod.structs import TopicPartition
 from tests.simulation.rules import RULES, replaced
 from tests.support.broker.fixtures_log import make_batch, make_environment
-from tests.unit.broker.kafka_bugs.cases import KEY, LAG_MS, Cases, Node, fetch, grow, log_of
+from tests.unit.broker.kafka_bugs.cases import LAG_MS, Cases, Node, fetch, grow, log_of
 
 CASES = Cases()
 PARTITION = TopicPartition("t", 0)
@@ -39,12 +39,12 @@ def leader(log_count: int = 0, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 
     return node
 
 
-def outcome(isr: tuple[int, ...], partition_epoch: int) -> IsrOutcome:
-    return IsrOutcome(KEY, E.NONE, 1, 0, isr, partition_epoch)
+def outcome(isr: tuple[int, ...], partition_epoch: int) -> PartitionOutcome:
+    return PartitionOutcome(leader_id=1, isr=list(isr), partition_epoch=partition_epoch)
 
 
 def _without_watermark(take: Callable[..., bool]) -> Callable[..., bool]:
-    def wrong(self: PartitionReplica, proposal: IsrProposal, answer: IsrOutcome) -> bool:
+    def wrong(self: PartitionReplica, proposal: PartitionProposal, answer: PartitionOutcome) -> bool:
         with patch.object(PartitionReplica, "advance_high_watermark", lambda _: False):
             return take(self, proposal, answer)
 
@@ -96,7 +96,7 @@ def _completions_come_later() -> None:
 
 
 def _any_answer(take: Callable[..., bool]) -> Callable[..., bool]:
-    def wrong(self: PartitionReplica, proposal: IsrProposal, answer: IsrOutcome) -> bool:
+    def wrong(self: PartitionReplica, proposal: PartitionProposal, answer: PartitionOutcome) -> bool:
         self.proposal, self._partition_epoch = proposal, -1
         return take(self, proposal, answer)
 

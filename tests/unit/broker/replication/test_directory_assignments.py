@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-from kafkaprod.broker.controller.events import CreateTopic, DeleteTopic
 from kafkaprod.broker.metadata.image import PartitionKey
 from kafkaprod.broker.replication.directory_assignments import (
     MAX_PARTITIONS,
@@ -94,7 +93,7 @@ def test_many_go_in_several_requests() -> None:
 def test_the_controller_learns_the_directory_of_each_replica() -> None:
     rig = Rig()
     known, image = rig.partition.key, rig.controller.context.image
-    rig.ask(CreateTopic, name="two", assignment=((1,), (1,)))
+    rig.create("two", (1,), (1,))
     two = image.topic_ids["two"]
     assignments = DirectoryAssignments(1)
     for key, directory in (((two, 0), A), ((two, 1), B), (known, B), ((TOPIC, 0), A)):
@@ -113,6 +112,6 @@ def test_the_controller_learns_the_directory_of_each_replica() -> None:
         {(A, two, 0): E.NONE, (B, two, 1): E.NONE, (B, *known): E.NONE, (A, TOPIC, 0): E.UNKNOWN_TOPIC_ID},
     )
     assert [image.partitions[key].directory_of(1) for key in ((two, 0), (two, 1), known)] == [A, B, B]
-    rig.ask(DeleteTopic, name="two")
+    rig.delete("two")
     request.broker_epoch = -7
     assert rig.request(request) == AssignReplicasToDirsResponse(error_code=E.STALE_BROKER_EPOCH)

@@ -236,7 +236,7 @@ def test_a_follower_of_an_idle_partition_stays_in_sync_while_its_session_lives()
     node.manager.tick(later_ms + LAG_MS)
     request = node.manager.next_isr_request(later_ms + LAG_MS)
     assert request is not None, "broker 3 has not been heard of for long"
-    assert [member.broker_id for member in request.proposals[0].members] == [1, 2]
+    assert [member.broker_id for member in request.topics[0].partitions[0].new_isr_with_epochs] == [1, 2]
 
 
 class Counted:
@@ -370,7 +370,7 @@ def test_a_follower_that_fell_silent_leaves_when_a_quiet_partition_moves(monkeyp
     cluster.tick(5_003)
     replica = cluster.node.manager.replicas[key]
     assert replica.proposal is not None
-    assert [member.broker_id for member in replica.proposal.members] == [1, 2]
+    assert [member.broker_id for member in replica.proposal.new_isr_with_epochs] == [1, 2]
 
 
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.controller.events import Heartbeat, HeartbeatAnswer, Registered
 from kafkaprod.broker.replication.lifecycle import (
     HURRY_MS,
     RETRY_MS,
@@ -15,10 +14,12 @@ from kafkaprod.broker.replication.lifecycle import (
     LifecycleRequest,
 )
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 
 HEARTBEAT_MS = 500
-FENCED, SERVING = HeartbeatAnswer(E.NONE), HeartbeatAnswer(E.NONE, is_fenced=False)
-MAY_STOP = HeartbeatAnswer(E.NONE, is_fenced=False, should_shut_down=True)
+FENCED, SERVING = BrokerHeartbeatResponse(), BrokerHeartbeatResponse(is_fenced=False)
+MAY_STOP = BrokerHeartbeatResponse(is_fenced=False, should_shut_down=True)
 
 
 def sent(lifecycle: BrokerLifecycle, now_ms: int = 0, offset: int = 0) -> LifecycleRequest:
@@ -36,7 +37,7 @@ def answered(lifecycle: BrokerLifecycle, answer: Any, now_ms: int = 0, offset: i
 @pytest.fixture
 def starting() -> BrokerLifecycle:
     lifecycle = BrokerLifecycle(1, "c", uuid.UUID(int=1), heartbeat_ms=HEARTBEAT_MS)
-    answered(lifecycle, Registered(E.NONE, 7))
+    answered(lifecycle, BrokerRegistrationResponse(broker_epoch=7))
     assert (lifecycle.state, lifecycle.broker_epoch) == (BrokerState.STARTING, 7)
     return lifecycle
 
@@ -50,7 +51,7 @@ def running(starting: BrokerLifecycle) -> BrokerLifecycle:
 
 def test_a_refused_registration_is_tried_again() -> None:
     lifecycle = BrokerLifecycle(1, "c", uuid.UUID(int=1), heartbeat_ms=HEARTBEAT_MS)
-    answered(lifecycle, Registered(E.DUPLICATE_BROKER_REGISTRATION, -1))
+    answered(lifecycle, BrokerRegistrationResponse(error_code=E.DUPLICATE_BROKER_REGISTRATION))
     assert lifecycle.next_request(0, RETRY_MS - 1) is None
     assert lifecycle.next_request(0, RETRY_MS) is not None
 
@@ -61,8 +62,8 @@ def test_metadata_that_comes_while_a_heartbeat_is_under_way_is_reported_at_once(
     assert starting.next_request(8, 1) is None
     starting.on_answer(first, FENCED, 2)
     second = sent(starting, 2, 8)
-    assert isinstance(second, Heartbeat)
-    assert second.metadata_offset == 8
+    assert isinstance(second, BrokerHeartbeatRequest)
+    assert second.current_metadata_offset == 8
     starting.on_answer(second, FENCED, 3)
     assert starting.next_request(8, 3) is None, "there is no news"
     assert starting.next_request(8, 3 + HURRY_MS) is not None
@@ -87,8 +88,8 @@ def test_a_lost_heartbeat_is_sent_again(running: BrokerLifecycle) -> None:
 def test_a_shutdown_ends_when_the_controller_lets_it(running: BrokerLifecycle) -> None:
     running.shut_down(0)
     beat = answered(running, SERVING)
-    assert isinstance(beat, Heartbeat)
-    assert beat.wants_shutdown
+    assert isinstance(beat, BrokerHeartbeatRequest)
+    assert beat.want_shut_down
     assert running.state is BrokerState.SHUTTING_DOWN
     answered(running, MAY_STOP, HURRY_MS)
     assert running.state is BrokerState.STOPPED
@@ -108,14 +109,14 @@ def test_an_answer_that_took_too_long_still_lets_it_stop(running: BrokerLifecycl
 
 def test_a_shutdown_survives_a_lost_registration(running: BrokerLifecycle) -> None:
     running.shut_down(0)
-    answered(running, HeartbeatAnswer(E.STALE_BROKER_EPOCH))
+    answered(running, BrokerHeartbeatResponse(error_code=E.STALE_BROKER_EPOCH))
     assert running.state is BrokerState.REGISTERING
     running.shut_down(1)  # again, as a second signal does
-    answered(running, Registered(E.NONE, 9), 1)
+    answered(running, BrokerRegistrationResponse(broker_epoch=9), 1)
     assert (running.state, running.broker_epoch) == (BrokerState.SHUTTING_DOWN, 9)
     beat = sent(running, 1)
-    assert isinstance(beat, Heartbeat)
-    assert beat.wants_shutdown
+    assert isinstance(beat, BrokerHeartbeatRequest)
+    assert beat.want_shut_down
 
 
 def test_a_broker_without_a_registration_stops_at_once() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from kafkaprod.broker.controller.events import IsrOutcome
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.broker.replication.fetcher import FetchAnswer, Fetcher, FetchRequest
 from kafkaprod.broker.replication.partition import (
@@ -16,6 +15,7 @@ from kafkaprod.broker.replication.partition import (
     ReplicaSettings,
 )
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.alter_partition import PartitionOutcome
 from tests.simulation.logs import SimulatedLog
 from tests.support.clock import ManualClock
 
@@ -108,7 +108,7 @@ def test_the_watermark_waits_for_the_isr_and_for_who_joins() -> None:
     assert leader.proposal is not None
     leader.fetch(fetch(3), 0)
     assert log.high_watermark == 2, "broker 3 may be in the ISR already"
-    answer = IsrOutcome(leader.key, E.INELIGIBLE_REPLICA)
+    answer = PartitionOutcome(error_code=E.INELIGIBLE_REPLICA)
     leader.on_isr_outcome(leader.proposal, answer)
     leader.advance_high_watermark()
     assert log.high_watermark == 3
@@ -147,7 +147,7 @@ def test_a_follower_that_registers_again_joins_with_what_it_fetches_then() -> No
     assert leader.proposal is None
     leader.fetch(fetch(5, follower=3, broker_epoch=11), 0)
     assert leader.proposal is not None
-    assert [member.broker_epoch for member in leader.proposal.members] == [-1, -1, 11]
+    assert [member.broker_epoch for member in leader.proposal.new_isr_with_epochs] == [-1, -1, 11]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_slow_followers_leave_and_idle_ones_stay() -> None:
     filled(log, 1)
     leader.propose_shrink(1000)
     assert leader.proposal is not None
-    assert [member.broker_id for member in leader.proposal.members] == [1]
+    assert [member.broker_id for member in leader.proposal.new_isr_with_epochs] == [1]
     assert leader.maximal_isr == {1, 2}
 
 
@@ -183,7 +183,7 @@ def test_an_answer_keeps_the_proposal_that_follows_it() -> None:
     leader.fetch(fetch(1, follower=3), 0)
     proposal = leader.proposal
     assert proposal is not None
-    leader.on_isr_outcome(proposal, IsrOutcome(leader.key, E.NONE, 1, 0, (1, 2, 3), 1))
+    leader.on_isr_outcome(proposal, PartitionOutcome(leader_id=1, isr=[1, 2, 3], partition_epoch=1))
     filled(leader.log, 1)  # type: ignore[arg-type]
     leader.fetch(fetch(2), 500)
     leader.propose_shrink(500)
@@ -270,7 +270,7 @@ def test_a_proposal_ends_with_newer_metadata_and_is_made_again() -> None:
     assert (leader.proposal, leader.maximal_isr) == (None, {1})
     leader.fetch(fetch(0, follower=3), 0)
     assert leader.proposal is not None
-    assert [member.broker_id for member in leader.proposal.members] == [1, 3]
+    assert [member.broker_id for member in leader.proposal.new_isr_with_epochs] == [1, 3]
 
 
 WAITING = [
@@ -291,7 +291,7 @@ def test_a_proposal_that_is_refused_for_what_the_metadata_will_say_waits_for_it_
         leader.fetch(fetch(0, follower=2 + number % 2), 0)
         proposal = leader.proposal
         assert proposal is not None
-        outcome = IsrOutcome((TOPIC_ID, 0), error)
+        outcome = PartitionOutcome(error_code=error)
         assert not leader.on_isr_outcome(proposal, outcome), "not to be sent again"
         assert leader.is_waiting_for_metadata
         assert leader.proposal is proposal, "it may have been taken: who would join counts"
@@ -307,7 +307,7 @@ def test_a_proposal_that_any_other_error_met_is_sent_again(error: E) -> None:
     leader.fetch(fetch(0), 0)
     proposal = leader.proposal
     assert proposal is not None
-    assert leader.on_isr_outcome(proposal, IsrOutcome((TOPIC_ID, 0), error))
+    assert leader.on_isr_outcome(proposal, PartitionOutcome(error_code=error))
     assert (leader.proposal, leader.is_waiting_for_metadata) == (proposal, False)
 
 
@@ -387,4 +387,4 @@ def test_all_followers_that_are_slow_leave_the_isr_at_once(count: int) -> None:
     leader.fetch(fetch(9), 90)
     leader.propose_shrink(101)
     assert leader.proposal is not None
-    assert [member.broker_id for member in leader.proposal.members] == [1, 2]
+    assert [member.broker_id for member in leader.proposal.new_isr_with_epochs] == [1, 2]

@@ -30,7 +30,7 @@ def test_a_broker_that_fetched_before_it_was_unfenced_joins_with_that_metadata()
     follow_all(node.manager, [], 2)
     request = node.manager.next_isr_request(2)
     assert request is not None
-    assert [member.broker_id for member in request.proposals[0].members] == [1, 3, 2]
+    assert [member.broker_id for member in request.topics[0].partitions[0].new_isr_with_epochs] == [1, 3, 2]
 
 
 class Host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -9,11 +10,10 @@ import pytest
 from kafkaprod.broker.calls.login import Credentials
 from kafkaprod.broker.calls.refusal import RequestRefusedError
 from kafkaprod.broker.controller.controller import Controller
-from kafkaprod.broker.controller.events import ChangeSettings, SettingsAnswer
 from kafkaprod.broker.controller.history import sentences
 from kafkaprod.broker.controller.requests import on_request
 from kafkaprod.broker.metadata.image import ClusterImage
-from kafkaprod.broker.metadata.records import TopicRecord
+from kafkaprod.broker.metadata.records import TopicRecord, encode
 from kafkaprod.broker.settings import acls
 from kafkaprod.broker.settings.acls import Acl, AclFilter, Acls
 from kafkaprod.broker.settings.quotas import Change, Quotas
@@ -145,11 +145,10 @@ def test_a_change_is_refused_without_a_controller(rig: Rig) -> None:
 
 
 def test_other_records_are_refused(rig: Rig) -> None:
-    answers: list[SettingsAnswer] = []
     before = rig.controller.log.end_offset
-    rig.controller.queue.put(ChangeSettings((TopicRecord(name="t"),), answers.append), 0)
-    rig.controller.turn(0)
-    assert (answers[0].error, rig.controller.log.end_offset) == (ErrorCode.INVALID_REQUEST, before)
+    record = encode(TopicRecord(name="t", topic_id=uuid.UUID(int=1)))
+    answer: Any = rig.answer(ChangeSettingsRequest(records=[record]))
+    assert (answer.error_code, rig.controller.log.end_offset) == (ErrorCode.INVALID_REQUEST, before)
 
 
 def test_the_history_names_changes_without_secrets(rig: Rig) -> None:
