@@ -118,10 +118,10 @@ class Rig:
         (found,) = self.controller.context.image.partitions.values()
         return found
 
-    def propose(
+    def answer_to(
         self, *members: int, broker_id: int = 1, topic_id: uuid.UUID | None = None, epochs: Any = (), **changes: Any
     ) -> Any:
-        """The error of a proposal; `epochs` are those of the members that are not -1."""
+        """The response to a proposal; `epochs` are those of the members that are not -1."""
         partition = self.partition
         fields: dict[str, Any] = {
             "partition_index": partition.index,
@@ -134,7 +134,11 @@ class Rig:
         topic = TopicProposals(
             topic_id=topic_id or partition.topic_id, partitions=[PartitionProposal(**(fields | changes))]
         )
-        answer = self.request(
+        return self.request(
             AlterPartitionRequest(broker_id=broker_id, broker_epoch=self.epochs[broker_id], topics=[topic])
         )
+
+    def propose(self, *members: int, **changes: Any) -> Any:
+        """The error of a proposal."""
+        answer = self.answer_to(*members, **changes)
         return answer.error_code or answer.topics[0].partitions[0].error_code

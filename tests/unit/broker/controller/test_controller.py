@@ -20,9 +20,11 @@ from kafkaprod.broker.metadata.image import BrokerImage, RecoveryState
 from kafkaprod.broker.metadata.records import RegisterBrokerRecord
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from kafkaprod.protocol.messages.alter_partition import AlterPartitionResponse, PartitionOutcome, TopicOutcomes
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
 from kafkaprod.protocol.messages.create_topics import CreatableTopicConfig
+from kafkaprod.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkaprod.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.support.cluster.controller import Rig
 
@@ -101,6 +103,35 @@ def test_a_session_that_ends_fences_and_elects(rig: Rig) -> None:
 )
 def test_proposals(rig: Rig, members: tuple[int, ...], changes: dict[str, Any], error: E) -> None:
     assert rig.propose(*members, **changes) == error
+
+
+def test_the_answer_to_a_proposal_says_all_of_the_partition(rig: Rig) -> None:
+    rig.ask(BrokerGone, broker_id=1, incarnation_id=uuid.UUID(int=100))
+    rig.register(1, incarnation=1)
+    rig.beat(1)
+    answer = rig.answer_to(2, 3, 1, broker_id=2)
+    assert answer == AlterPartitionResponse(
+        topics=[
+            TopicOutcomes(
+                topic_id=rig.partition.topic_id,
+                partitions=[
+                    PartitionOutcome(leader_id=2, leader_epoch=1, isr=[2, 3, 1], partition_epoch=2),
+                ],
+            )
+        ]
+    )
+    assert (rig.partition.isr, rig.partition.leader_epoch, rig.partition.partition_epoch) == ((2, 3, 1), 1, 2)
+
+
+@pytest.mark.parametrize(("election_type", "error"), [(0, E.PREFERRED_LEADER_NOT_AVAILABLE), (1, E.NONE)])
+def test_only_an_unclean_election_takes_a_leader_outside_of_the_isr(rig: Rig, election_type: int, error: E) -> None:
+    assert rig.propose(1) == E.NONE
+    rig.ask(BrokerGone, broker_id=1, incarnation_id=uuid.UUID(int=100))
+    answer = rig.request(ElectLeadersRequest(election_type=election_type))
+    (topic,) = answer.replica_election_results
+    (result,) = topic.partition_result
+    assert (topic.topic, result.partition_id, result.error_code) == ("t", 0, error)
+    assert rig.partition.leader == (-1 if error else 2)
 
 
 def test_a_proposal_without_a_difference_writes_nothing(rig: Rig) -> None:

@@ -6,6 +6,11 @@ import pytest
 
 from kafkaprod.broker.metadata.image import PartitionImage
 from kafkaprod.protocol.error_codes import ErrorCode as E
+from kafkaprod.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.support.cluster.controller import Rig
 
 
@@ -90,6 +95,27 @@ def test_wrong_replicas_are_refused(rig: MovingRig, replicas: tuple[int, ...]) -
 def test_a_partition_that_is_not_there(rig: MovingRig) -> None:
     for name, index in (("t", 7), ("other", 0)):
         assert rig.reassign(name, index, (1,)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partitions_of_one_request_are_answered_by_index(rig: MovingRig) -> None:
+    rig.create("two", (1, 2), (1, 2), (1, 2))
+    wanted = [
+        ReassignablePartition(partition_index=index, replicas=replicas)
+        for index, replicas in ((2, [3, 4]), (0, [9]), (1, None))
+    ]
+    topics = [ReassignableTopic(name=name, partitions=wanted) for name in ("two", "other")]
+    answer = rig.request(AlterPartitionReassignmentsRequest(topics=topics))
+    found = [
+        (each.name, [(part.partition_index, part.error_code) for part in each.partitions]) for each in answer.responses
+    ]
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert found == [
+        ("two", [(2, E.NONE), (0, E.INVALID_REPLICA_ASSIGNMENT), (1, E.NO_REASSIGNMENT_IN_PROGRESS)]),
+        ("other", [(2, unknown), (0, unknown), (1, unknown)]),
+    ]
+    image = rig.controller.context.image
+    two = image.partitions_of_topic(image.topic_ids["two"])
+    assert [partition.adding for partition in two] == [(), (), (3, 4)]
 
 
 def test_no_replica_in_sync_may_be_lost(rig: MovingRig) -> None:

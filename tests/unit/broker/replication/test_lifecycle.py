@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kafkaprod.broker.controller.wire import supported_features
 from kafkaprod.broker.replication.lifecycle import (
     HURRY_MS,
     RETRY_MS,
@@ -15,7 +16,11 @@ from kafkaprod.broker.replication.lifecycle import (
 )
 from kafkaprod.protocol.error_codes import ErrorCode as E
 from kafkaprod.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from kafkaprod.protocol.messages.broker_registration import BrokerRegistrationResponse
+from kafkaprod.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
 
 HEARTBEAT_MS = 500
 FENCED, SERVING = BrokerHeartbeatResponse(), BrokerHeartbeatResponse(is_fenced=False)
@@ -47,6 +52,40 @@ def running(starting: BrokerLifecycle) -> BrokerLifecycle:
     answered(starting, SERVING)
     assert starting.state is BrokerState.RUNNING
     return starting
+
+
+def test_requests_say_all_that_the_controller_must_know() -> None:
+    places = [uuid.UUID(int=number) for number in (7, 8)]
+    listener = Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=2)
+    lifecycle = BrokerLifecycle(
+        1,
+        "c",
+        uuid.UUID(int=5),
+        heartbeat_ms=HEARTBEAT_MS,
+        rack="r",
+        previous_epoch=4,
+        listeners=[listener],
+        log_dirs=(places[0], places[1]),
+    )
+    registration = BrokerRegistrationRequest(
+        broker_id=1,
+        cluster_id="c",
+        incarnation_id=uuid.UUID(int=5),
+        listeners=[listener],
+        features=supported_features(),
+        rack="r",
+        log_dirs=places,
+        previous_broker_epoch=4,
+    )
+    assert sent(lifecycle) == registration
+    lifecycle.on_lost(0)
+    lifecycle.lose_log_dirs((places[0],), 0)
+    registration.log_dirs = places[1:]
+    again = sent(lifecycle)
+    assert again == registration
+    lifecycle.on_answer(again, BrokerRegistrationResponse(broker_epoch=6), 0)
+    beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=6, current_metadata_offset=9, offline_log_dirs=places[:1])
+    assert sent(lifecycle, offset=9) == beat
 
 
 def test_a_refused_registration_is_tried_again() -> None:

@@ -15,7 +15,7 @@ from kafkaprod.broker.replication.partition import (
     ReplicaSettings,
 )
 from kafkaprod.protocol.error_codes import ErrorCode as E
-from kafkaprod.protocol.messages.alter_partition import PartitionOutcome
+from kafkaprod.protocol.messages.alter_partition import BrokerState, PartitionOutcome, PartitionProposal
 from tests.simulation.logs import SimulatedLog
 from tests.support.clock import ManualClock
 
@@ -112,6 +112,20 @@ def test_the_watermark_waits_for_the_isr_and_for_who_joins() -> None:
     leader.on_isr_outcome(leader.proposal, answer)
     leader.advance_high_watermark()
     assert log.high_watermark == 3
+
+
+def test_a_proposal_names_the_epochs_that_the_leader_knows() -> None:
+    leader = replica(empty_log(), image(epoch=3, partition_epoch=5))
+    leader.fetch(fetch(0, follower=3, epoch=3), 0)
+    assert leader.proposal == PartitionProposal(
+        leader_epoch=3,
+        partition_epoch=5,
+        new_isr_with_epochs=[
+            BrokerState(broker_id=1),
+            BrokerState(broker_id=2),
+            BrokerState(broker_id=3, broker_epoch=10),
+        ],
+    )
 
 
 def test_a_follower_below_the_epochs_start_does_not_join() -> None:

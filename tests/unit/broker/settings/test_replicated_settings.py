@@ -90,7 +90,7 @@ def test_what_two_brokers_change_at_once_counts_once(rig: Rig) -> None:
     for request in sent:
         answer = rig.answer(request)
         assert isinstance(answer, ChangeSettingsResponse)
-        assert answer.error_code == ErrorCode.NONE
+        assert (answer.error_code, answer.end_offset) == (ErrorCode.NONE, rig.controller.log.end_offset)
     assert rig.controller.context.image.acls == {}
 
 
