@@ -122,8 +122,8 @@ MUTANTS = [
     Mutant(
         "an unknown producer id is renumbered although the batch may be in the log",
         "engine/delivery_rules.py",
-        "if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID) and not facts.maybe_persisted:",
-        "if code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID):",
+        "if code in RENUMBERING and not facts.maybe_persisted:",
+        "if code in RENUMBERING:",
         ("tests/unit/engine/test_delivery_rules.py",),
     ),
     Mutant(
@@ -215,7 +215,7 @@ MUTANTS = [
     Mutant(
         "a pending member does not hold the watermark",
         "broker/replication/partition.py",
-        "return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.members)))",
+        "return frozenset((*self.committed_isr, *(member.broker_id for member in self.proposal.new_isr_with_epochs)))",
         "return frozenset(self.committed_isr)",
         ("tests/unit/broker/replication",),
     ),
