@@ -37,11 +37,10 @@ def handle(broker: Broker, request: ClientRequest[DescribeProducersRequest]) -> 
 def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
     partition = broker.topics.partition(topic, index)
     if partition is None:
-        if not is_legal_name(topic):
-            return PartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        is_legal = is_legal_name(topic)
         return PartitionResponse(
             partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
             error_message=f"This server does not host {topic}-{index}.",
         )
     if not partition.is_leader:
