@@ -34,6 +34,7 @@ NOT_RUN = {
     "pip install 'kafkaprod[spark]'": "installs",
     "pip install 'kafkaprod[load]' && kafkaprod quickstart": "installs",
     "token endpoint https://": "is an error",
+    "kafkaprod load https://data.example.com/": "needs objects of other machines: tests/integration/test_load_addresses.py",
     "python -m pytest tests/spark": "tests and measurements, hours long",
     "spec:\n  terminationGracePeriodSeconds": "is a part of a Kubernetes manifest",
     "docker build -f docs/demo/Dockerfile": "needs an engine for containers",
