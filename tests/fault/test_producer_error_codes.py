@@ -22,7 +22,7 @@ def expected_of_produce(code: int, *, idempotent: bool) -> bool:
     """Whether a single record succeeds after its batch was refused once with the code."""
     if code == DUPLICATE:
         return True
-    if idempotent and code in (INVALID_EPOCH, UNKNOWN_PRODUCER):
+    if idempotent and code in (OUT_OF_ORDER, INVALID_EPOCH, UNKNOWN_PRODUCER):
         return True  # a new epoch
     return describe(code).retriable
 
