@@ -87,6 +87,7 @@ def events(url: str, view: str, wanted: Callable[[dict[str, Any]], bool], **argu
             elif line.startswith("data: "):
                 last[name] = json.loads(line[6:])
     finally:
+        answer.close()
         connection.close()
     return last
 
@@ -196,8 +197,15 @@ def test_two_hosts_are_refused(broker: EmbeddedBroker) -> None:
     connection.close()
 
 
-def test_the_ninth_page_is_refused_and_a_closed_one_makes_room(broker: EmbeddedBroker) -> None:
-    host, token = place_of(broker.ui_url)
+@pytest.fixture
+def own_url() -> Iterator[str]:
+    """The page of a broker of one test: a page that was closed counts until the server finds out."""
+    with EmbeddedBroker(ui=True) as broker:
+        yield broker.ui_url
+
+
+def test_the_ninth_page_is_refused_and_a_closed_one_makes_room(own_url: str) -> None:
+    host, token = place_of(own_url)
     opened = []
 
     def open_one() -> int:
