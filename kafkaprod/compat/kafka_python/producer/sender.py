@@ -9,7 +9,7 @@ from kafkaprod.compat.kafka_python.errors import translate
 from kafkaprod.compat.known_cluster import KnownCluster
 from kafkaprod.errors import KafkaError
 
-_NEWEST: Final = (4, 0)  # what kafka-python 2 calls the newest brokers
+_LEAST: Final = (0, 11)  # older brokers have no record format 2, and are refused
 _CHECK_S: Final = 10.0
 
 
@@ -29,12 +29,12 @@ class Client:
         return self._producer.bootstrap_connected()
 
     def check_version(self) -> tuple[int, ...]:
-        """Return (4, 0) if the cluster can be reached, whatever its version. Raises NoBrokersAvailable and others."""
+        """Return the least version that a cluster which can be reached has. Raises NoBrokersAvailable and others."""
         try:
             self._producer.check(_CHECK_S)
         except (KafkaError, TimeoutError) as error:
             raise translate(error) from error
-        return _NEWEST
+        return _LEAST
 
 
 class Sender:
