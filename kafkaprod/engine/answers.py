@@ -342,6 +342,8 @@ class Answers:
         error = failure.error or error_for(failure.code, topic=ref.topic, partition=ref.partition)
         self._metrics.on_error(ref.topic, ref.record_count, now_ms)
         self._identity.on_batch_failed(ref, error)
+        if self._spool is not None:
+            self._spool.note_refusal(ref, error)
         maybe_persisted = may_be_persisted(failure.code) if failure.maybe_persisted is None else failure.maybe_persisted
         ref.fail(error, failure.record_errors, maybe_persisted)
         if failure.code == ErrorCode.UNKNOWN_PRODUCER_ID:

@@ -124,13 +124,14 @@ class Engine:
             sample_count=config.metrics_num_samples,
             window_ms=config.metrics_sample_window_ms,
         )
-        journal = None if config.spool_dir is None else _slots().open_slot(config.spool_dir, config.spool_max_bytes)
         self._batchings = Batchings(config, may_split=identity is None)
         self._workers: ThreadPoolExecutor | None = None
         if any(self._batchings.codecs) and config.compression_workers > 1:
             self._workers = _thread_pool()(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
+        settings = connection_settings(config, network)
         # From here on there are descriptors to close: nothing below refuses an option.
-        self.node_pool = NodePool(connection_settings(config, network), clock, random=random)
+        journal = None if config.spool_dir is None else _slots().open_slot(config.spool_dir, config.spool_max_bytes)
+        self.node_pool = NodePool(settings, clock, random=random)
         self.results = ResultMaker(completion, self.ledger, self.guard)
         self.accumulator = self._make_accumulator(may_split=identity is None)
         self.drain = self._make_drain()

@@ -76,6 +76,8 @@ class EngineHost:
         except RuntimeError:
             del _running[self.engine]
             self.engine.node_pool.close()
+            if self.engine.spool is not None:
+                self.engine.spool.close()
             raise
         self._finalizer = weakref.finalize(owner, _on_dropped, self.engine)
         self._finalizer.atexit = False

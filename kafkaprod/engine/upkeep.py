@@ -214,10 +214,13 @@ class Upkeep:
         if queues is None or not queues.has_removed_partitions:
             return
         for ref in incomplete_batches(self._accumulator):
-            if ref.topic == topic and ref.is_partition_removed and not ref.is_stored:
+            if ref.topic == topic and ref.is_partition_removed:
                 what = f"topic {topic!r} was deleted and created again with fewer partitions"
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ref.fail(error_for(code, about=what, topic=topic, partition=ref.partition))
+                error = error_for(code, about=what, topic=topic, partition=ref.partition)
+                if self._spool is not None:
+                    self._spool.note_refusal(ref, error)
+                ref.fail(error)
 
     def _leave_former_cluster(self, cluster_id: str | None, now_ms: int) -> None:
         """Give what waits new numbers: another cluster knows no producer id of the former one.

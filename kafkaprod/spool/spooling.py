@@ -30,6 +30,7 @@ from kafkaprod._core.requests.journal_pass import (
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.restore import first_unloaded, load_batch, restore_batch, restore_partition
 from kafkaprod._core.requests.settlement import BatchRef
+from kafkaprod.errors import KafkaError
 from kafkaprod.spool.entries import RANK_MASK, Incarnation, SpooledPartition
 from kafkaprod.spool.journal import Journal
 from kafkaprod.spool.recovery import StoredBatch
@@ -327,6 +328,17 @@ class Spool:
             ref.partition,
             why,
         )
+
+    def note_refusal(self, ref: BatchRef, error: KafkaError) -> None:
+        """Name records of an earlier process that are refused for good: its futures are gone."""
+        if self.is_restored(ref):
+            logger.error(
+                "%s for %s[%d] of an earlier process are not delivered and leave the spool: %s",
+                counted(ref.record_count, "record"),
+                ref.topic,
+                ref.partition,
+                error,
+            )
 
     # -- sync and end --------------------------------------------------------------------------------------------------
 

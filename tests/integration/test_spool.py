@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from kafkaprod import Producer
+from kafkaprod import AsyncProducer, Producer
+from kafkaprod.admin.client import ClusterClient
+from kafkaprod.admin.topics import delete_topic
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.embedding.arrivals import ArrivedRecord
-from kafkaprod.broker.embedding.faults import close_after_handling
-from kafkaprod.errors import ConfigError, DeliveryDelayedError
+from kafkaprod.broker.embedding.faults import close_after_handling, reply_with
+from kafkaprod.config import ProducerConfig
+from kafkaprod.errors import BufferFullError, ConfigError, DeliveryDelayedError, DeliveryFailedError
+from kafkaprod.protocol.error_codes import ErrorCode
 
 LIMIT_S = 60
 PARTITIONS = 3
@@ -102,6 +108,132 @@ def test_producers_of_one_directory_have_a_slot_each(tmp_path: Path) -> None:
             program.kill()
         Program(broker.bootstrap_servers, tmp_path / "spool", 60, 30).kill()
         assert sorted(os.listdir(tmp_path / "spool")) == ["slot-00", "slot-01"]
+
+
+def leave_an_outage(broker: EmbeddedBroker, directory: Path) -> None:
+    """Send 60 numbers, of which the spool has at least the last 30."""
+    Program(broker.bootstrap_servers, directory, 0, 30).kill()
+    broker.kill()
+    Program(broker.bootstrap_servers, directory, 30, 30).kill()
+    broker.restore()
+
+
+def failure_of_flush(broker: EmbeddedBroker, directory: Path) -> str:
+    """Deliver what is in the spool; return the error's text."""
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=directory)
+    with pytest.raises(DeliveryFailedError) as caught:
+        producer.flush(LIMIT_S)
+    producer.close(LIMIT_S)
+    return str(caught.value)
+
+
+def test_records_whose_numbers_a_broker_does_not_know_are_sent_again_counted_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        rule = broker.faults.on("PRODUCE", close_after_handling())  # they are in the log, and nobody says so
+        program = Program(broker.bootstrap_servers, tmp_path / "spool", 0, 300)
+        rule.wait()
+        program.kill()
+        broker.faults.clear()
+        broker.faults.on("PRODUCE", reply_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), times=1)
+        with Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool") as producer:
+            producer.flush(LIMIT_S)
+            spool = producer.engine.spool
+            assert spool is not None
+            doubtful = spool.doubtful_count
+        found = numbers_by_partition(broker.records("orders"))
+        twice = sum(map(len, found.values())) - 300
+        assert 0 < twice <= doubtful
+        assert "may be there twice: OUT_OF_ORDER_SEQUENCE_NUMBER" in caplog.text
+        assert {partition: sorted(set(numbers)) for partition, numbers in found.items()} == expected(300)
+
+
+def test_records_of_an_earlier_process_that_are_refused_are_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        leave_an_outage(broker, tmp_path / "spool")
+        broker.faults.on("PRODUCE", reply_with(ErrorCode.INVALID_RECORD), partition=1)
+        assert "INVALID_RECORD" in failure_of_flush(broker, tmp_path / "spool")
+        assert "for orders[1] of an earlier process are not delivered and leave the spool" in caplog.text
+        assert "for orders[0] of an earlier process are not" not in caplog.text
+        broker.faults.clear()
+        assert finish(broker.bootstrap_servers, tmp_path / "spool", 60, 0) == 0  # they are not sent for ever
+        found = numbers_by_partition(broker.records("orders"))
+        assert (found[0], found[2]) == (expected(60)[0], expected(60)[2])
+
+
+def test_records_for_a_partition_that_is_gone_are_named_and_hold_nothing_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        leave_an_outage(broker, tmp_path / "spool")
+        with ClusterClient(ProducerConfig.from_options(bootstrap_servers=broker.bootstrap_servers)) as client:
+            delete_topic(client, "orders")
+        broker.create_topic("orders", 1)
+        assert "created again with fewer partitions" in failure_of_flush(broker, tmp_path / "spool")
+        assert "for orders[2] of an earlier process are not delivered" in caplog.text
+        assert {record.partition for record in broker.records("orders")} == {0}
+        assert finish(broker.bootstrap_servers, tmp_path / "spool", 60, 0) == 0
+
+
+def test_a_full_spool_takes_records_again_when_some_were_delivered(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="kafkaprod.spool")
+    limit = 16 << 20
+    options: dict[str, object] = {"spool_dir": tmp_path / "spool", "spool_max_bytes": limit, "max_block_ms": 500}
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        with Producer(options, bootstrap_servers=broker.bootstrap_servers, buffer_memory=limit * 2) as producer:
+            producer.send("orders", b"0", partition=0).result(LIMIT_S)
+            broker.kill()
+            sent = 1
+            with contextlib.suppress(BufferFullError):
+                for sent in range(1, 1000):
+                    producer.send("orders", b"%d %s" % (sent, b"x" * 100_000), partition=0)
+            assert sent < 999
+            assert sum(path.stat().st_size for path in (tmp_path / "spool").rglob("*.log")) <= limit
+            assert "is full, records wait in memory" in caplog.text
+            with pytest.raises(TimeoutError, match="not all records are on the disk"):
+                producer.sync(0.2)
+            broker.restore()
+            producer.flush(LIMIT_S)
+            producer.sync(LIMIT_S)
+        assert "takes records again" in caplog.text
+        values = [record.value or b"" for record in broker.records("orders")]
+        assert [int(value.split()[0]) for value in values] == list(range(sent))
+
+
+def test_a_producer_that_could_not_be_made_leaves_its_slot_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread") as caught:  # held, with all that its frames hold
+            Producer(bootstrap_servers="localhost:9", spool_dir=tmp_path / "spool")
+    tls = {"security_protocol": "SSL", "ssl_cafile": "/none"}
+    with pytest.raises(ConfigError, match="ssl_cafile") as refused:
+        Producer(tls, bootstrap_servers="localhost:9", spool_dir=tmp_path / "spool")
+    Producer(bootstrap_servers="localhost:9", spool_dir=tmp_path / "spool").close(0)
+    assert os.listdir(tmp_path / "spool") == ["slot-00"]
+    del caught, refused
+
+
+async def test_a_task_waits_for_the_disk(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool") as producer:
+            await (await producer.send("orders", b"0", partition=0))
+            broker.kill()
+            await producer.send("orders", b"3", partition=0)
+            await producer.sync(LIMIT_S)
+            await producer.close(0)
+        broker.restore()
+        assert finish(broker.bootstrap_servers, tmp_path / "spool", 6, 0) == 1
+        assert numbers_by_partition(broker.records("orders"))[0] == [0, 3]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Batches whose records are in a journal alone: those of an earlier process, and those whose memory others need.
+"""Batches whose records are in a journal alone: those of an earlier process.
 
 Such a batch has its place in the queue, its sequence and its result, and no memory: the drain leaves it there until
 load_batch() has given it its bytes again. Sender thread only, or before it runs.

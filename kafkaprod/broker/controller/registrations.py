@@ -158,7 +158,7 @@ def broker_gone(context: ControllerContext, event: BrokerGone, now_ms: int) -> D
 def unregister(context: ControllerContext, request: UnregisterBrokerRequest, now_ms: int) -> Decision:
     """Remove a broker's registration; it may have replicas, which leave their ISRs, as Kafka's clients want it.
 
-    Refused: BROKER_ID_NOT_REGISTERED, there is none; INVALID_REQUEST, it is the only broker.
+    Refused: BROKER_ID_NOT_REGISTERED, no such broker; INVALID_REQUEST, it is the only broker.
     """
     broker_id = request.broker_id
     broker = context.image.brokers.get(broker_id)
