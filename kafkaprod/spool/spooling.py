@@ -331,10 +331,11 @@ class Spool:
 
     def note_refusal(self, ref: BatchRef, error: KafkaError) -> None:
         """Name records of an earlier process that are refused for good: its futures are gone."""
+        record_count = ref.record_count
         if self.is_restored(ref):
             logger.error(
                 "%s for %s[%d] of an earlier process are not delivered and leave the spool: %s",
-                counted(ref.record_count, "record"),
+                counted(record_count, "record"),
                 ref.topic,
                 ref.partition,
                 error,
@@ -362,7 +363,7 @@ class Spool:
             sync.wake()
 
     def close(self) -> None:
-        """Note what has its outcome, force it to the disk, and give the slot to others."""
+        """Store what is queued and what has its outcome, force it to the disk, and give the slot to others."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -371,8 +372,9 @@ class Spool:
         try:
             self._note_progress()
             self._journal.free()
+            self._store_due(0)  # the accumulator is closed: all of it is due
             self._journal.sync()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             logger.warning("the spool %s could not be written at its end: %s", self._journal.directory, error)
         self._end_syncs(list(self._syncs), OSError(errno.EBADF, "the producer was closed"))
         self._journal.close()

@@ -223,6 +223,22 @@ def test_a_producer_that_could_not_be_made_leaves_its_slot_free(
     del caught, refused
 
 
+def test_a_producer_that_is_closed_at_once_leaves_what_still_lingers(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        options: dict[str, object] = {"bootstrap_servers": broker.bootstrap_servers, "spool_dir": tmp_path / "spool"}
+        producer = Producer(options, linger_ms=30_000)
+        producer.send("orders", b"0", partition=0)
+        producer.flush(LIMIT_S)
+        broker.kill()
+        late = producer.send("orders", b"3", partition=0)
+        producer.close(0)
+        with pytest.raises(DeliveryDelayedError):
+            late.result(LIMIT_S)
+        broker.restore()
+        assert finish(broker.bootstrap_servers, tmp_path / "spool", 6, 0) == 1
+        assert numbers_by_partition(broker.records("orders"))[0] == [0, 3]
+
+
 async def test_a_task_waits_for_the_disk(tmp_path: Path) -> None:
     with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
         async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool") as producer:
