@@ -22,6 +22,7 @@ _RIGHTS: Final = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
+_FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE)
 
 
 def result_of(mark: Mark, *, already_written: bool) -> WriteResult:
@@ -63,8 +64,12 @@ def taken_over(write_id: str, last: Mark | None, wait_s: float) -> WriteTakenOve
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether a later try took over, or the transaction was open for too long: an abort proves nothing then."""
-    return _has(error, ProducerFencedError, (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
+    """Whether a later try took over, or the transaction was open for too long: an abort proves nothing then.
+
+    INVALID_TXN_STATE is what a commit is answered that comes behind the abort of the later try (KIP-890): for one epoch
+    the coordinator takes it for a repetition.
+    """
+    return _has(error, ProducerFencedError, _FENCED)
 
 
 def is_of_rights(error: BaseException) -> bool:

@@ -314,7 +314,7 @@ def _may_be_fenced(error: BaseException | None) -> bool:
     An abort proves nothing then: the coordinator takes it for a repetition of its own abort (KIP-890), and agrees.
     """
     while error is not None:
-        if getattr(error, "code", None) == ErrorCode.INVALID_PRODUCER_EPOCH:
+        if getattr(error, "code", None) in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE):
             return True
         error = error.__cause__
     return False

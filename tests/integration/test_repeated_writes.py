@@ -42,6 +42,7 @@ from kafkaprod.marks import looks
 from kafkaprod.marks.calls import WriteBlock
 from kafkaprod.marks.mark import Mark
 from kafkaprod.marks.write import WriteTry
+from tests.support.broker.fixtures_broker import wait_until
 from tests.support.marks.repeated_write import KILLS, SHAPES, write
 
 ROWS = 500
@@ -62,7 +63,12 @@ def committed(broker: EmbeddedBroker, topic: str) -> Counter[bytes | None]:
     return Counter(record.value and record.value.strip() for record in broker.records(topic))
 
 
-EACH_ONCE = Counter(b"%d" % row for row in range(ROWS))
+EACH_ONCE: Counter[bytes | None] = Counter(b"%d" % row for row in range(ROWS))
+
+
+def wait_for_rows(broker: EmbeddedBroker, topic: str, expected: Counter[bytes | None]) -> None:
+    """Wait until a topic has these rows and no others: a commit is answered before its markers are written."""
+    wait_until(lambda: committed(broker, topic) == expected, f"{topic} has the rows")
 
 
 @pytest.mark.parametrize("step", KILLS)
@@ -71,13 +77,11 @@ def test_a_try_that_is_killed_at_a_step_is_made_good_by_the_next(broker: Embedde
     shape = SHAPES[KILLS.index(step) % len(SHAPES)]
     killed = run_child(broker, topic, shape, step)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    there = committed(broker, topic)
-    assert there in (Counter(), EACH_ONCE)
     is_committed = step in ("behind:commit", "before:report", "behind:report")
-    assert (there == EACH_ONCE) is is_committed
+    wait_for_rows(broker, topic, EACH_ONCE if is_committed else Counter())
     again = run_child(broker, topic, shape, "none")
     assert again.stdout == f"{'already' if is_committed else 'wrote'} {ROWS}\n", again.stderr
-    assert committed(broker, topic) == EACH_ONCE
+    wait_for_rows(broker, topic, EACH_ONCE)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -89,7 +93,7 @@ def test_a_second_run_writes_nothing(broker: EmbeddedBroker, shape: str) -> None
     assert (first.rows, second.rows, first.digest, first.written_by) == (
         *(ROWS, ROWS, second.digest, second.written_by),
     )
-    assert committed(broker, topic) == EACH_ONCE
+    wait_for_rows(broker, topic, EACH_ONCE)
 
 
 @pytest.mark.parametrize("tries", [2, 5])
@@ -110,7 +114,7 @@ def test_of_tries_at_once_one_writes(broker: EmbeddedBroker, tries: int) -> None
             ends = Counter(each.result(120) for each in [pool.submit(attempt) for _ in range(tries)])
         assert ends["wrote"] == 1, ends
         assert ends.total() == tries
-        assert committed(broker, topic) == EACH_ONCE
+        wait_for_rows(broker, topic, EACH_ONCE)
 
 
 def test_other_rows_under_a_known_id_are_refused(broker: EmbeddedBroker) -> None:

@@ -16,9 +16,10 @@ from kafkaprod.cli.main import main
 from kafkaprod.errors import ConfigError, WriteConflictError, WriteTakenOverError
 from kafkaprod.marks.calls import WriteBlock
 from kafkaprod.marks.write import WriteTry
+from tests.support.broker.fixtures_broker import wait_until
 
 ROWS = [b"%d" % row for row in range(25)]
-ONCE = Counter(ROWS)
+LIMIT_S = 30.0  # a commit is answered before its markers are written, and readers see what is before them
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def begin(broker: EmbeddedBroker, producer: Producer, topic: str) -> None:
     """Commit a part of ten rows, and die."""
     with pytest.raises(ZeroDivisionError):
         write_singly(producer.transaction(write_id=topic, parts=10), topic)
-    assert values(broker, topic) == Counter(ROWS[:10])
+    broker.check_records(topic, *ROWS[:10], timeout=LIMIT_S)
 
 
 def write_singly(block: WriteBlock, topic: str) -> None:
@@ -77,7 +78,7 @@ def test_the_next_try_continues_behind_the_parts_that_are_there(
     write(again, topic, ROWS)
     assert again.result is not None
     assert (again.result.already_written, again.result.digest) == (True, block.result.digest)
-    assert values(broker, topic) == ONCE
+    broker.check_records(topic, *ROWS, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,9 @@ def test_other_rows_than_those_of_the_parts_that_are_there_are_refused(
         write(producer.transaction(write_id=topic, parts=10), topic, rows)
     with pytest.raises(WriteConflictError, match="ends within a call"):
         producer.send_many(topic, ROWS, write_id=topic)
-    assert values(broker, topic) == Counter(ROWS[:10])
+    broker.check_records(topic, *ROWS[:10], timeout=LIMIT_S)
     write(producer.transaction(write_id=topic, parts=10), topic, ROWS)
-    assert values(broker, topic) == ONCE
+    broker.check_records(topic, *ROWS, timeout=LIMIT_S)
 
 
 def end_piece(write: WriteTry) -> None:
@@ -129,7 +130,7 @@ def test_a_part_is_not_committed_over_that_of_a_later_try(broker: EmbeddedBroker
     assert second.commit().parts == 2
     first.close()
     second.close()
-    assert values(broker, topic) == Counter(ROWS[:3])
+    broker.check_records(topic, *ROWS[:3], timeout=LIMIT_S)
 
 
 def write_to_two(block: WriteBlock) -> None:
@@ -143,7 +144,8 @@ def test_parts_are_a_number_and_for_one_topic(broker: EmbeddedBroker, producer: 
         producer.transaction(write_id="w", parts=-1)
     with pytest.raises(ConfigError, match="has rows for 2 topics"):
         write_to_two(producer.transaction(write_id="two", parts=4))
-    assert values(broker, "two-1") + values(broker, "two-2") == Counter(ROWS[:8])
+    wanted = Counter(ROWS[:8])
+    wait_until(lambda: values(broker, "two-1") + values(broker, "two-2") == wanted, "the parts are there")
 
 
 @pytest.mark.parametrize("step", ["before:commit", "behind:commit", "behind:mark"])
@@ -155,7 +157,7 @@ def test_a_process_that_is_killed_between_parts_is_made_good(broker: EmbeddedBro
         return subprocess.run([*command, "parts", "25", step], capture_output=True, text=True, timeout=120)
 
     assert run(step).returncode == -signal.SIGKILL
-    assert values(broker, topic) == Counter(ROWS[: 5 if step == "behind:commit" else 0])
+    broker.check_records(topic, *ROWS[: 5 if step == "behind:commit" else 0], timeout=LIMIT_S)
     assert run("none").stdout == "wrote 25\n"
     assert run("none").stdout == "already 25\n"
-    assert values(broker, topic) == ONCE
+    broker.check_records(topic, *ROWS, timeout=LIMIT_S)
