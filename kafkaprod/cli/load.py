@@ -34,7 +34,7 @@ from kafkaprod.cli.load_setup import (
     transactional_id_of,
 )
 from kafkaprod.cli.main import SOME_BAD_ROWS
-from kafkaprod.cli.producer_arguments import add_cluster_arguments, open_cluster, read_options
+from kafkaprod.cli.producer_arguments import add_cluster_arguments, allowed_urls_of, open_cluster, read_options
 from kafkaprod.cli.terminal import INTERRUPTED, coloured
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
         options.encoding,
         reading.column_types,
         options.table_version,
-        Access(headers=tuple(options.http_header)),
+        Access(headers=tuple(options.http_header), allowed_urls=allowed_urls_of(options)),
     )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]

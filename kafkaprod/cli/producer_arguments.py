@@ -105,6 +105,16 @@ def spelled_options(arguments: argparse.Namespace) -> dict[str, str]:
     return (read_properties(path) if path is not None else {}) | dict(map(_parse_property, arguments.producer_property))
 
 
+def allowed_urls_of(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return the option `allowed_urls`, which also bounds what a command itself asks; None: not given.
+
+    Raises:
+        ConfigError: See read_options().
+    """
+    found: tuple[str, ...] | None = merge_options(spelled_options(arguments)).get("allowed_urls")
+    return found
+
+
 def make_config(options: dict[str, Any]) -> ProducerConfig:
     """Return the whole configuration. Raises ConfigError."""
     return ProducerConfig.from_options(options)

@@ -90,8 +90,8 @@ class ConnectionOptions:
         LOW,
         "Addresses of HTTP servers that the other options may name, for programs that take options from others: "
         "`https://HOST`, `https://HOST:PORT/PATH`, or `none`; what is below one is allowed. It concerns "
-        "`sasl_oauthbearer_token_endpoint_url`. None: any. The variable `KAFKAPROD_ALLOWED_URLS` bounds all clients "
-        "and schema registries of a process; both must allow.",
+        "`sasl_oauthbearer_token_endpoint_url`, and the inputs of `kafkaprod load` that are addresses. None: any. The "
+        "variable `KAFKAPROD_ALLOWED_URLS` bounds all clients and schema registries of a process; both must allow.",
     )
     proxy_url: Secret | None = _SERVERS.option(
         None,

@@ -138,10 +138,15 @@ def is_allowed_in_process(place: str) -> bool:
     return bound is None or any(_allows(item, place) for item in bound)
 
 
-def is_url_allowed_in_process(url: str) -> bool:
-    """Whether the bound of the process, if there is one, allows an address: for options that are no client's."""
-    bound = _of_process(URL_VARIABLE, UrlPrefixes())
-    return bound is None or any(_is_below(item, url) for item in bound)
+def is_url_allowed(url: str, allowed: tuple[str, ...] | None = None) -> bool:
+    """Whether `allowed_urls` and the bound of the process allow an address: for those that are no client's option.
+
+    Args:
+        url: The address.
+        allowed: The value of `allowed_urls`; None: not given.
+    """
+    bounds = _bounds(allowed, URL_VARIABLE, UrlPrefixes())
+    return all(any(_is_below(item, url) for item in bound) for bound in bounds)
 
 
 def _of_process(variable: str, kind: SecretSources | UrlPrefixes) -> tuple[str, ...] | None:

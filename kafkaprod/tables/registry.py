@@ -21,7 +21,7 @@ from kafkaprod.config.secret_sources import (
     URL_VARIABLE,
     VARIABLE,
     is_allowed_in_process,
-    is_url_allowed_in_process,
+    is_url_allowed,
 )
 from kafkaprod.errors import ConfigError, SerializationError
 from kafkaprod.threads import importing
@@ -46,7 +46,7 @@ def client_of(registry: Any) -> Any:
     if isinstance(registry, Mapping):
         options = {name: _read(name, value) for name, value in registry.items()}
         for url in str(options.get("url", "")).split(","):
-            if not is_url_allowed_in_process(url.strip()):
+            if not is_url_allowed(url.strip()):
                 raise ConfigError(f"the schema registry's url is not allowed: the variable {URL_VARIABLE} bounds it")
         return _client(json.dumps(options, sort_keys=True))
     return registry

@@ -112,7 +112,7 @@ def _meta_of(address: str, access: Access) -> Any:
 
 
 def _list(address: str, prefix: str, access: Access, most: int = MOST_KEYS) -> list[Any]:
-    bucket = open_bucket(address)
+    bucket = open_bucket(address, access)
     import obstore
 
     def once() -> list[Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from kafkaprod.config.secret_sources import URL_VARIABLE, is_url_allowed_in_process
+from kafkaprod.config.secret_sources import URL_VARIABLE, is_url_allowed
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.loader.opening.remote.addresses import WEB, identity, origin_of
 from kafkaprod.loader.opening.remote.objects import RangePatience
@@ -47,10 +47,12 @@ class Connections:
     Attributes:
         first: The address that the user gave.
         patience: How long to wait.
+        allowed_urls: The addresses that may be asked; None: all.
     """
 
     first: str
     patience: RangePatience
+    allowed_urls: tuple[str, ...] | None = None
     _idle: dict[str, deque[http.client.HTTPConnection]] = field(default_factory=dict)
     _is_closed: bool = False
 
@@ -61,7 +63,7 @@ class Connections:
             RedirectRefusedError, LoadError: The address may not be asked.
             OSError: The host cannot be reached.
         """
-        check_allowed(address)
+        check_allowed(address, self.allowed_urls)
         origin = origin_of(address)
         with contextlib.suppress(KeyError, IndexError):
             return self._idle[origin].pop(), True
@@ -117,10 +119,13 @@ class Connections:
             )
 
 
-def check_allowed(address: str) -> None:
-    """Refuse an address that the bound of the process does not have. Raises LoadError."""
-    if not is_url_allowed_in_process(address):
-        raise LoadError(f"{identity(address)} is not allowed: the variable {URL_VARIABLE} does not name that address")
+def check_allowed(address: str, allowed_urls: tuple[str, ...] | None) -> None:
+    """Refuse an address that neither the option nor the variable may leave out. Raises LoadError."""
+    if not is_url_allowed(address, allowed_urls):
+        raise LoadError(
+            f"{identity(address)} is not allowed: allowed_urls, or the variable {URL_VARIABLE}, does not name that "
+            "address"
+        )
 
 
 def next_address(first: str, address: str, location: str | None, count: int) -> str:

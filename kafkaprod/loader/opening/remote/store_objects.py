@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from kafkaprod.config.secret_sources import URL_VARIABLE, is_url_allowed_in_process
+from kafkaprod.config.secret_sources import URL_VARIABLE, is_url_allowed
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, missing_package
 from kafkaprod.loader.opening.remote.addresses import identity, scheme_of
 from kafkaprod.loader.opening.remote.objects import Closing, PassingError, gone, refused, replaced
@@ -91,7 +91,7 @@ class StoreObject:
         import obstore
 
         if self._bucket is None:
-            self._bucket = open_bucket(self._address)
+            self._bucket = open_bucket(self._address, self._access)
         options: Any = {"range": (start, end)}
         if self._found.etag:
             options["if_match"] = self._found.etag
@@ -175,7 +175,7 @@ def _error_of(error: BaseException, name: str, *, is_begun: bool) -> Exception:
     return PassingError(f"the store answers {shown}")
 
 
-def open_bucket(address: str) -> Any:
+def open_bucket(address: str, access: Access) -> Any:
     """Return obstore's store of an address.
 
     Raises:
@@ -190,9 +190,10 @@ def open_bucket(address: str) -> Any:
     if not name:
         raise LoadRefusedError(f"{identity(address)} names no bucket: use {scheme}://BUCKET/KEY")
     url = _web_address_of(address)
-    if not is_url_allowed_in_process(url):
+    if not is_url_allowed(url, access.allowed_urls):
         raise LoadRefusedError(
-            f"{identity(address)} is not allowed: the variable {URL_VARIABLE} does not name {url}, where it is"
+            f"{identity(address)} is not allowed: allowed_urls, or the variable {URL_VARIABLE}, does not name {url}, "
+            "where it is"
         )
     options: dict[str, Any] = {"retry_config": {"max_retries": 0}, "client_options": {}}
     endpoint = _endpoint_of(scheme)
@@ -243,7 +244,7 @@ def find_store_object(address: str, access: Access, size: int, meta: Any = None)
 
 def head_of(address: str, access: Access) -> Any:
     """Return what the store says of an object. Raises as `find_store_object`."""
-    bucket = open_bucket(address)
+    bucket = open_bucket(address, access)
     import obstore
 
     def once() -> Any:

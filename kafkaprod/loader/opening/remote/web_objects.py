@@ -54,15 +54,17 @@ class Access:
     Attributes:
         headers: For the first origin of each address.
         patience: How long to wait.
+        allowed_urls: The addresses that may be asked, those of redirects too; None: all.
         counts: Counts.
     """
 
     headers: tuple[HeaderSource, ...] = ()
     patience: RangePatience = field(default_factory=RangePatience)
+    allowed_urls: tuple[str, ...] | None = None
     counts: RangeCounts = field(default_factory=RangeCounts, compare=False)
 
     def __reduce__(self) -> Any:
-        return Access, (self.headers, self.patience)
+        return Access, (self.headers, self.patience, self.allowed_urls)
 
     def tries(self, name: str, closing: Closing | None = None) -> Tries:
         """Return what tries again to read an object."""
@@ -118,8 +120,15 @@ class Asker:
         self.name = identity(address)
         self._access = access
         self._target = address  # where redirects led to
-        self._connections = Connections(address, access.patience)
+        self._connections = Connections(address, access.patience, access.allowed_urls)
         weakref.finalize(self, self._connections.close)
+
+    def check_allowed(self) -> None:
+        """Refuse an address that may not be asked, before anything is. Raises LoadRefusedError."""
+        try:
+            check_allowed(self.address, self._access.allowed_urls)
+        except LoadError as error:
+            raise LoadRefusedError(str(error)) from None
 
     def ask(self, headers: Mapping[str, str]) -> RangeAnswer:
         """Send a GET.
@@ -347,7 +356,7 @@ def first_answer(asker: Asker, size: int) -> RangeAnswer:
         LoadRefusedError: There is none, or it may not be read.
         PassingError, LoadError: See Asker.ask().
     """
-    check_allowed(asker.address)
+    asker.check_allowed()
     answer = asker.ask({"Range": f"bytes=0-{size - 1}"})
     if answer.status in (200, 206, 416):
         return answer

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import pickle
 import traceback
 from collections.abc import Iterator
 
 import pytest
 
 from kafkaprod.cli.load_arguments import add_load_arguments
+from kafkaprod.cli.main import main
 from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source
@@ -119,12 +121,31 @@ def test_the_bound_of_the_process_holds_for_addresses_and_redirects(
     monkeypatch.setenv("KAFKAPROD_ALLOWED_URLS", server.url("/"))
     assert load(server.url(NAME))
     with object_server({NAME: b"there\n"}) as there:
-        with pytest.raises(LoadError, match="is not allowed: the variable KAFKAPROD_ALLOWED_URLS"):
+        with pytest.raises(LoadError, match="is not allowed: allowed_urls, or the variable KAFKAPROD_ALLOWED_URLS"):
             load(there.url(NAME))
         server.faults.append(redirect(there.url(NAME)))
         with pytest.raises(LoadError, match="is not allowed"):
             load(server.url(NAME))
         assert there.asked == []
+
+
+def test_the_option_bounds_addresses_and_redirects_of_one_load(
+    server: ObjectServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with object_server({NAME: b"there\n"}) as there:
+        command = ["load", "-t", "t", "--dry-run", "1", "-X", f"allowed.urls={server.url('/')}", "--format", "lines"]
+        assert main([*command, server.url(NAME)]) == 0
+        assert main([*command, there.url(NAME)]) == 2
+        assert f"{there.url(NAME)} is not allowed: allowed_urls" in capfd.readouterr().err
+        server.faults.append(redirect(there.url(NAME)))
+        assert main([*command, server.url(NAME)]) == 1
+        assert "is not allowed: allowed_urls" in capfd.readouterr().err
+        assert there.asked == []
+
+
+def test_what_is_sent_to_another_process_keeps_the_bound() -> None:
+    bounded = Access(allowed_urls=("https://host/",))
+    assert pickle.loads(pickle.dumps(bounded)).allowed_urls == ("https://host/",)
 
 
 @pytest.mark.parametrize("code", [0, 302, 403, 404, 412, 500])

@@ -171,10 +171,15 @@ def test_what_is_not_there_is_refused(server: ObjectServer) -> None:
 
 def test_the_bound_of_the_process_holds_for_stores(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKAPROD_ALLOWED_URLS", "https://elsewhere.example")
-    with pytest.raises(LoadRefusedError, match="is not allowed: the variable KAFKAPROD_ALLOWED_URLS"):
+    with pytest.raises(LoadRefusedError, match="is not allowed: allowed_urls, or the variable KAFKAPROD_ALLOWED_URLS"):
         find(ADDRESS)
     monkeypatch.setenv("KAFKAPROD_ALLOWED_URLS", f"http://127.0.0.1:{server.port}/bucket/")
     assert len(find(ADDRESS)) == 1
+
+
+def test_the_option_holds_for_stores(server: ObjectServer) -> None:
+    with pytest.raises(LoadRefusedError, match="is not allowed: allowed_urls"):
+        find_sources([ADDRESS], access=Access(allowed_urls=("https://elsewhere.example",)))
 
 
 def test_a_copy_of_a_source_for_another_process_reads_the_same_object(server: ObjectServer) -> None:
