@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 from tests.mutants.table_of_edges import EDGES
 from tests.mutants.table_of_kinds import KINDS
+from tests.mutants.table_of_rooms import ROOMS
 from tests.mutants.table_of_silence import SILENT
 
 MUTANTS = [
@@ -272,4 +273,5 @@ MUTANTS = [
     *EDGES,
     *SILENT,
     *KINDS,
+    *ROOMS,
 ]

@@ -33,6 +33,12 @@ def test_a_mark_is_its_text() -> None:
     assert MARK.offset == 1001
 
 
+def test_a_mark_of_a_write_with_parts_is_its_text() -> None:
+    for parts, is_done in ((3, False), (3, True), (1, False)):
+        mark = replace(MARK, parts=parts, is_done=is_done)
+        assert Mark.from_text(mark.to_text(), "g") == mark
+
+
 def test_a_mark_of_no_rows_has_an_offset() -> None:
     assert replace(MARK, rows=0).offset == 1
 

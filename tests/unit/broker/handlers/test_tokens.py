@@ -100,6 +100,19 @@ def test_who_has_not_logged_in_has_to_do_with_no_token(box: BrokerWithoutSockets
     assert answer.error_code == refused
 
 
+def test_a_broker_that_starts_without_its_secret_key_lets_no_token_in(
+    box: BrokerWithoutSockets, tmp_path: Path
+) -> None:
+    token = made(box)
+    assert log_in(box, token.token_id, password(token)).user == "ann"
+    box.broker.close()
+    again = BrokerWithoutSockets(tmp_path, sasl_users={"ann": "first"})
+    by_no_key = password_of(TokenConfig().hmac_of(token.token_id)).decode()
+    for tried in (password(token), by_no_key):
+        with pytest.raises(AuthenticationError):
+            log_in(again, token.token_id, tried)
+
+
 def test_without_a_secret_key_there_are_no_tokens(tmp_path: Path) -> None:
     box = BrokerWithoutSockets(tmp_path, sasl_users={"ann": "first"})
     box.user = "ann"

@@ -122,7 +122,7 @@ def test_decisions_are_those_of_a_look_at_each_entry() -> None:
                 permission=generator.choice([acls.ALLOW, acls.ALLOW, acls.DENY]),
                 resource_type=generator.choice([TOPIC, acls.GROUP]),
             )
-            for _ in range(generator.randrange(1, 12))
+            for _ in range(generator.randrange(1, 60))
         }
         made = make(*entries)
         for name in (*names, "abcx", "", "abcdefg", "zzz"):

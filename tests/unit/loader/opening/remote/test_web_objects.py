@@ -175,6 +175,18 @@ def test_an_answer_that_does_not_say_what_it_is_stops_the_load(server: ObjectSer
         content_of(source)
 
 
+def test_an_answer_with_other_bytes_than_those_of_the_range_stops_the_load(server: ObjectServer) -> None:
+    def shifted(asked: Any, reply: Any) -> None:
+        start, end = asked.range
+        reply.headers["Content-Range"] = f"bytes {start + 1}-{end + 1}/{len(TEXT)}"
+        reply.body = TEXT[start + 1 : end + 2]
+
+    source = find(server.url(NAME))
+    server.once(shifted, 1)
+    with pytest.raises(LoadError, match="answers with 'bytes "):
+        content_of(source)
+
+
 def test_an_answer_longer_than_its_range_stops_the_load(server: ObjectServer) -> None:
     def longer(asked: Any, reply: Any) -> None:
         reply.body += b"x"
