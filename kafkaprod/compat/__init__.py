@@ -13,6 +13,7 @@ known_cluster    what a producer knows of its cluster, by the names of other cli
 submodules       modules of the original package under the names here
 agents           what a tracing agent has put around an original's producer, put around this engine's
 originals        attributes that the original package has and a producer does not need
+writes           writes that happen once, with each original's own call
 translation      what kafka-python and aiokafka do alike: errors become the original's
 """
 

@@ -39,7 +39,7 @@ BUDGETS: Final = {
     "broker/storage": 4200,
     "broker/window": 950,
     "cli": 4090,
-    "compat": 3420,
+    "compat": 3520,
     "compression": 360,
     "config": 3110,
     "engine": 5190,

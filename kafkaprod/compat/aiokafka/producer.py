@@ -20,6 +20,7 @@ from kafkaprod.compat.aiokafka.errors import IllegalOperation, ProducerClosed, t
 from kafkaprod.compat.aiokafka.outcomes import Outcomes
 from kafkaprod.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from kafkaprod.compat.originals import original
+from kafkaprod.compat.writes import AsyncOnceWrite, Row
 
 _START_S: Final = 60.0
 logger = logging.getLogger(__name__)
@@ -199,11 +200,7 @@ class AIOKafkaProducer:
         """
         assert value is not None or key is not None, "Need at least one: key or value"
         engine = self._running()
-        key = key if self._key_serializer is None else self._key_serializer(key)
-        value = value if self._value_serializer is None else self._value_serializer(value)
-        for data in (key, value):
-            if not isinstance(data, bytes | bytearray | memoryview | None):
-                raise TypeError(f"keys and values are bytes here, not {type(data).__name__}: give a serializer")
+        key, value = self._both_serialized(key, value)
         with _theirs():
             if partition is not None:
                 assert partition >= 0
@@ -211,6 +208,14 @@ class AIOKafkaProducer:
             delivery = await engine.send(topic, value, key, list(headers) if headers else None, partition, timestamp_ms)
         assert self._outcomes is not None
         return self._outcomes.future_of(delivery)
+
+    def _both_serialized(self, key: Any, value: Any) -> tuple[Any, Any]:
+        key = key if self._key_serializer is None else self._key_serializer(key)
+        value = value if self._value_serializer is None else self._value_serializer(value)
+        for data in (key, value):
+            if not isinstance(data, bytes | bytearray | memoryview | None):
+                raise TypeError(f"keys and values are bytes here, not {type(data).__name__}: give a serializer")
+        return key, value
 
     async def send_and_wait(
         self,
@@ -297,6 +302,35 @@ class AIOKafkaProducer:
     def transaction(self) -> TransactionContext:
         """Return the block of a transaction: it commits at the end, and aborts if the block raises."""
         return TransactionContext(self)
+
+    def write(self, write_id: str, verify: Any = "content", parts: int | bool = False) -> AsyncOnceWrite:
+        """Return the block of a write that happens once, however often it is run; aiokafka has no such call.
+
+        async with producer.write("orders-2026-11-28") as write:
+            await write.send("orders", b"value", b"key")
+
+        Its records have no futures: their outcome is that of the block.
+
+        Args:
+            write_id, verify, parts: As for kafkaprod.AsyncProducer.transaction().
+        """
+        with _theirs():
+            block = self._running().transaction(write_id=write_id, verify=verify, parts=parts)
+        return AsyncOnceWrite(block, _theirs, self._row)
+
+    def _row(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Any = None,
+    ) -> Row:
+        """Return the row of a write for arguments of send()."""
+        assert value is not None or key is not None, "Need at least one: key or value"
+        key, value = self._both_serialized(key, value)
+        return topic, value, key, list(headers) if headers else None, partition, timestamp_ms
 
     def _transactional(self) -> AsyncProducer:
         if self._options.get("transactional_id") is None:

@@ -19,6 +19,7 @@ from kafkaprod.compat.confluent_kafka.observers import Observer
 from kafkaprod.compat.confluent_kafka.options import read
 from kafkaprod.compat.confluent_kafka.reports import FOREVER_S, Delivery, Events, Report
 from kafkaprod.compat.confluent_kafka.statistics import PartitionCounts, Statistics
+from kafkaprod.compat.writes import OUTCOME_OF_ALL, OnceWrite, Row
 from kafkaprod.text import plain_text, printable
 
 PARKED_BYTES: Final = 200  # of objects around a record that waits for its topic
@@ -355,6 +356,41 @@ class Producer:
         self._check_transactional()
         with theirs():
             self._engine.abort_transaction(limit(timeout))
+
+    def write(self, write_id: str, verify: Any = "content", parts: int | bool = False) -> OnceWrite:
+        """Return the block of a write that happens once, however often it is run; confluent-kafka has no such call.
+
+        with producer.write("orders-2026-11-28") as write:
+            write.produce("orders", b"value", b"key")
+
+        Its records have no callbacks: their outcome is that of the block.
+
+        Args:
+            write_id, verify, parts: As for kafkaprod.Producer.transaction().
+        """
+        self._check_open()
+        with theirs():
+            block = self._engine.transaction(write_id=write_id, verify=verify, parts=parts)
+        return OnceWrite(block, theirs, self._row)
+
+    def _row(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: Report | None = None,
+        on_delivery: Report | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> Row:
+        """Return the row of a write for arguments of produce()."""
+        if callback is not None or on_delivery is not None:
+            raise TypeError(OUTCOME_OF_ALL)
+        topic, key_bytes = _plain_topic(topic), encoded(key)
+        with theirs():
+            chosen = self._choose(topic, key_bytes, partition)
+        return topic, encoded(value), key_bytes, pairs(headers), chosen, timestamp or None
 
     def _check_transactional(self) -> None:
         self._check_open()

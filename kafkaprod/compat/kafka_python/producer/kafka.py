@@ -18,6 +18,7 @@ from kafkaprod.compat.kafka_python.partitioner import adapt
 from kafkaprod.compat.kafka_python.producer.future import FutureRecordMetadata
 from kafkaprod.compat.kafka_python.producer.sender import Sender
 from kafkaprod.compat.known_cluster import KnownCluster
+from kafkaprod.compat.writes import OnceWrite, Row
 from kafkaprod.structs import partition_of_key
 from kafkaprod.text import plain_text
 
@@ -150,18 +151,10 @@ class KafkaProducer:
             TypeError, ValueError: An argument has a wrong type or value.
             IllegalStateError: The producer is closed.
         """
-        if self._is_closed:
-            raise IllegalStateError("KafkaProducer already closed!")
-        if value is None and key is None:
-            raise ValueError("Need at least one: key or value")
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, not {type(topic).__name__}")
-        topic = plain_text(topic)
-        pairs = _checked_headers(headers)
+        topic, pairs = self._checked(topic, value, key, headers)
         if self._partitioner is not None:
             self._partitioner.note(key, value)
-        key = _serialized(self._key_serializer, topic, pairs, key, "key")
-        value = _serialized(self._value_serializer, topic, pairs, value, "value")
+        key, value = self._both_serialized(topic, pairs, key, value)
         header_size = sum(len(name.encode()) + len(content) for name, content in pairs) if pairs else -1
         try:
             with _theirs():
@@ -173,6 +166,21 @@ class KafkaProducer:
                 raise
             return FutureRecordMetadata(None, header_size).failure(error)
         return FutureRecordMetadata(delivery, header_size)
+
+    def _checked(self, topic: Any, value: Any, key: Any, headers: Any) -> tuple[str, list[tuple[str, bytes]]]:
+        if self._is_closed:
+            raise IllegalStateError("KafkaProducer already closed!")
+        if value is None and key is None:
+            raise ValueError("Need at least one: key or value")
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        return plain_text(topic), _checked_headers(headers)
+
+    def _both_serialized(self, topic: str, pairs: list[tuple[str, bytes]], key: Any, value: Any) -> tuple[Any, Any]:
+        return (
+            _serialized(self._key_serializer, topic, pairs, key, "key"),
+            _serialized(self._value_serializer, topic, pairs, value, "value"),
+        )
 
     def _check_partition(self, topic: str, partition: int) -> None:
         if partition < 0:
@@ -291,6 +299,42 @@ class KafkaProducer:
         """Drop or void everything of the transaction."""
         with _theirs():
             self._producer.abort_transaction()
+
+    def write(self, write_id: str, verify: Any = "content", parts: int | bool = False) -> OnceWrite:
+        """Return the block of a write that happens once, however often it is run; kafka-python has no such call.
+
+        with producer.write("orders-2026-11-28") as write:
+            write.send("orders", b"value", key=b"key")
+
+        Its records have no futures: their outcome is that of the block.
+
+        Args:
+            write_id, verify, parts: As for kafkaprod.Producer.transaction().
+        """
+        if self._is_closed:
+            raise IllegalStateError("KafkaProducer already closed!")
+        with _theirs():
+            block = self._producer.transaction(write_id=write_id, verify=verify, parts=parts)
+        return OnceWrite(block, _theirs, self._row)
+
+    def _row(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Row:
+        """Return the row of a write for arguments of send()."""
+        topic, pairs = self._checked(topic, value, key, headers)
+        key_bytes, value_bytes = self._both_serialized(topic, pairs, key, value)
+        if partition is not None:
+            self._check_partition(topic, partition)
+        elif self._partitioner is not None:
+            self.partitions_for(topic)
+            partition = self._partition(topic, None, key, value, key_bytes, value_bytes)
+        return topic, value_bytes, key_bytes, pairs or None, partition, timestamp_ms
 
     def __enter__(self) -> Self:
         return self
