@@ -268,7 +268,8 @@ class OptionTypes(TypedDict, total=False):
     """Directory of a durable spool: each record is written there before it is sent, and a later process with the same
     directory sends what has no outcome. None: no spool. See docs/spool.md."""
     spool_max_bytes: int | str
-    """Bound of the files of one producer in `spool_dir`. When they are full, records wait in `buffer_memory`."""
+    """Bound of the files of one producer in `spool_dir`, which take the records of an outage that `buffer_memory` does
+    not. When they are full, records wait in `buffer_memory`."""
     spool_sync: str
     """When what is in the spool is forced to the disk: `each`: before it is sent, `interval:MS`: every MS milliseconds,
     `never`: when the system does. A killed process loses nothing with any of them; a power cut loses what was not

@@ -203,7 +203,8 @@ class ProducerOptions(KerberosOptions):
         1_073_741_824,
         Integer(16_777_216, INT64_MAX),
         MEDIUM,
-        "Bound of the files of one producer in `spool_dir`. When they are full, records wait in `buffer_memory`.",
+        "Bound of the files of one producer in `spool_dir`, which take the records of an outage that `buffer_memory` "
+        "does not. When they are full, records wait in `buffer_memory`.",
         unit="bytes",
     )
     spool_sync: str = _SPOOL.option(

@@ -261,6 +261,8 @@ class Engine:
         add("records-waiting", self._waiting_count)
         add("oldest-record-age", self._oldest_record_age_s)
         add("last-acknowledged-time", self._last_acknowledged_s)
+        for name, read in () if self.spool is None else self.spool.gauges().items():
+            add(name, read)
         self.metrics.read_node = self._node_values
 
     def node_states(self) -> dict[int, NodeHealth]:

@@ -79,7 +79,7 @@ class Sending:
         now_ms = now_us // 1000
         if now_ms >= self._states.next_ms:
             self._states.look(now_ms)
-        store_ms = MAX_WAIT_MS if self._spool is None else self._spool.store(now_us)
+        store_ms = MAX_WAIT_MS if self._spool is None else self._spool.store(now_us, self._pool)
         ready, unknown = self._drain.ready(now_us)
         for topic in unknown:
             self._metadata.request_update()

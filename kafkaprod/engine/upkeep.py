@@ -276,16 +276,16 @@ class Upkeep:
         if oldest + timeout_ms <= now_ms:
             if now_ms < self._next_expiry_ms:
                 return self._next_expiry_ms - now_ms
-            refs = expired_batches(self._accumulator, now_ms - timeout_ms)
-            for ref in refs:
-                if not ref.is_stored:
-                    self._fail_expired(ref, now_ms)
-            if any(ref.is_stored for ref in refs):  # what is in a spool has time
-                self._next_expiry_ms = now_ms + EXPIRY_MS
-                return EXPIRY_MS
+            if self._spool is None or self._spool.is_full:  # else all is stored, and has time
+                for ref in expired_batches(self._accumulator, now_ms - timeout_ms):
+                    if not ref.is_stored:
+                        self._fail_expired(ref, now_ms)
             oldest = oldest_created_ms(self._accumulator)
             if oldest is None:
                 return MAX_WAIT_MS
+            if oldest + timeout_ms <= now_ms:
+                self._next_expiry_ms = now_ms + EXPIRY_MS
+                return EXPIRY_MS
         return int(min(oldest + timeout_ms - now_ms, self._close_old_batches(oldest, now_ms)))
 
     def _close_old_batches(self, oldest_ms: int, now_ms: int) -> int:

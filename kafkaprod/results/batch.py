@@ -119,6 +119,20 @@ class BatchCompletion(BatchResult):
         finally:
             self.remove_waiter(waiter)
 
+    def wait_stored(self, timeout: float | None = None) -> bool:
+        """Wait until it is in the spool, or its outcome is known; False after `timeout` seconds.
+
+        Raises: IllegalStateError, ForkedProducerError where neither could become so while waiting.
+        """
+        timeout = seconds_of(timeout)
+        if self.guard is not None and timeout != 0:
+            self.guard.check()
+        waiter = Waiter()
+        try:
+            return not self.add_stored_waiter(waiter) or waiter.wait(timeout)
+        finally:
+            self.remove_waiter(waiter)
+
     def on_all_seen(self) -> None:
         """Take it off the books: flush() need not report it."""
         if self.ledger is not None:

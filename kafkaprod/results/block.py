@@ -87,6 +87,11 @@ class BlockResult(RowsResult):
                 return False
         return True
 
+    def spooled(self, timeout: float | None = None) -> bool:
+        """Wait until every row is in the producer's spool; return whether it is: see `DeliveryFuture.spooled`."""
+        deadline = Deadline(timeout)
+        return self._refused is None and all(_is_stored(each, deadline) for each, _, _, _ in self._row_runs)
+
     def _listens(self) -> Iterator[Callable[[Callable[..., None]], None]]:
         for completion, _, _, _ in self._row_runs:
             # Again from the start of its leaves: a batch may have been split since.
@@ -268,6 +273,12 @@ def _wait(batch: BatchCompletion, deadline: Deadline) -> bool:
     if not batch.wait(deadline.remaining()):
         return False
     return all(_wait(child, deadline) for _, child in batch.children or ())
+
+
+def _is_stored(batch: BatchCompletion, deadline: Deadline) -> bool:
+    if not batch.wait_stored(deadline.remaining()):
+        return False
+    return all(_is_stored(child, deadline) for _, child in batch.children) if batch.is_split else batch.is_stored
 
 
 def _code(error: Exception | None) -> int:

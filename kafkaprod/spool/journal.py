@@ -11,8 +11,9 @@ import errno
 import os
 import secrets
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
+from kafkaprod.clock import monotonic_ns
 from kafkaprod.errors import ConfigError
 from kafkaprod.spool.entries import (
     Control,
@@ -42,6 +43,14 @@ class SlotInUseError(ConfigError):
     """Another producer has the slot."""
 
 
+class Unsynced(NamedTuple):
+    """Bytes of a journal that may not be on the disk: the file to sync, its segment, and how many bytes it has."""
+
+    file: LogFile
+    segment: int
+    size_bytes: int
+
+
 class Journal:
     """The journal of one slot.
 
@@ -56,6 +65,7 @@ class Journal:
         directory: The slot.
         recovered: What was in the directory.
         was_moved: Whether there was something, and the place where it was written is another or is not known.
+        sync_count, sync_ns: How often entries were forced to the disk, and how long that took together.
 
     Raises:
         SlotInUseError: Another producer has the slot.
@@ -96,6 +106,9 @@ class Journal:
         self._sizes = sizes
         self._failure: OSError | None = None
         self._is_synced = True
+        self._synced = 0, 0
+        self.sync_count = 0
+        self.sync_ns = 0
         self._read_files: dict[int, LogFile] = {}
         self._references = {(item.topic, item.partition): key for key, item in self._state.table.items()}
         for batch in self.recovered.unresolved:
@@ -117,6 +130,11 @@ class Journal:
     def room_bytes(self) -> int:
         """How many bytes of batches there is room for."""
         return max(self._max_bytes - CONTROL_RESERVE_BYTES - self.size_bytes, 0)
+
+    @property
+    def synced(self) -> tuple[int, int]:
+        """A segment, and how many bytes of it are on the disk for sure; all before it are."""
+        return self._synced
 
     @property
     def failure(self) -> OSError | None:
@@ -217,19 +235,27 @@ class Journal:
             OSError: They may not be; the journal has failed.
         """
         self._check()
+        started_ns = monotonic_ns()
         try:
             self._disk.fdatasync(self._file)
         except OSError as error:
             self._failure = error
             raise
         self._is_synced = True
+        self.note_synced(Unsynced(self._file, self._segment, self._sizes[self._segment]), started_ns)
 
-    def unsynced(self) -> LogFile | None:
-        """Return the file to sync if something was written since the last sync, or the last call; else None."""
+    def unsynced(self) -> Unsynced | None:
+        """Return what to sync if something was written since the last sync, or the last call; else None."""
         if self._is_synced:
             return None
         self._is_synced = True
-        return self._file
+        return Unsynced(self._file, self._segment, self._sizes[self._segment])
+
+    def note_synced(self, what: Unsynced, started_ns: int) -> None:
+        """Note that what `unsynced` returned is on the disk, by a call that began then. From any thread."""
+        self.sync_count += 1
+        self.sync_ns += monotonic_ns() - started_ns
+        self._synced = max(self._synced, (what.segment, what.size_bytes))  # one that is too low does no harm
 
     def fail(self, error: OSError) -> None:
         """Take nothing more: a sync of the file that `unsynced` returned has failed."""
@@ -318,6 +344,7 @@ class Journal:
             raise
         self._file, self._segment, self.next_offset = file, offset, offset + 1
         self._sizes[offset], self._last_ranks[offset] = len(snapshot), {}
+        self._synced = offset, len(snapshot)
 
     def _append_control(self, control: Control) -> None:
         self._write(store_control(control, self.next_offset, self.mark, self._state.contact_ms))

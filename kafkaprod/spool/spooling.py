@@ -3,6 +3,8 @@
     an earlier process -> restore (before the thread runs)
     accumulator -> store: batches that are due are in the journal -> drain -> allow: so is their producer id -> send
                           what has its outcome is noted before anything more is sent
+                   unload: where memory is short, queued batches are in the journal alone
+                   load:   until they could be sent next
 
 At most five batches of a partition are on their way to a broker. Because progress is written before more are sent, no
 more than five batches of a partition may be in the topic without the journal's knowing it; a broker remembers the last
@@ -14,9 +16,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
@@ -28,16 +31,20 @@ from kafkaprod._core.requests.journal_pass import (
     take_progress,
 )
 from kafkaprod._core.requests.produce_request import ProduceRequest
-from kafkaprod._core.requests.restore import first_unloaded, load_batch, restore_batch, restore_partition
-from kafkaprod._core.requests.settlement import BatchRef
+from kafkaprod._core.requests.restore import restore_batch, restore_partition
+from kafkaprod._core.requests.settlement import BatchRef, oldest_created_ms
 from kafkaprod.errors import KafkaError
 from kafkaprod.spool.entries import RANK_MASK, Incarnation, SpooledPartition
 from kafkaprod.spool.journal import Journal
+from kafkaprod.spool.memory import BatchMemory
 from kafkaprod.spool.recovery import StoredBatch
 from kafkaprod.spool.syncing import Syncing
 from kafkaprod.storage.batch_header import parse_header
 from kafkaprod.storage.disk import Disk
 from kafkaprod.text import counted
+
+if TYPE_CHECKING:
+    from kafkaprod.net.pool import NodePool
 
 PASS_BYTES: Final = 1 << 20  # written at once
 BROKER_WINDOW: Final = 5  # batches of a partition that may be on their way
@@ -92,6 +99,7 @@ class Spool:
     Attributes:
         restored_count: Records that earlier processes have left.
         doubtful_count: Those of them that were sent again and may be in their topics twice.
+        refused_count: Those of them that were refused for good.
     """
 
     def __init__(
@@ -109,7 +117,8 @@ class Spool:
         self._accumulator = accumulator
         self._drain = drain
         self._wall_ms = wall_ms
-        self._load_bytes = buffer_bytes // 4
+        is_forced = policy.is_each or policy.interval_ms > 0
+        self._memory = BatchMemory(journal, accumulator, buffer_bytes // 4, is_forced=is_forced)
         self._pass = JournalPass(accumulator)
         self._syncing = Syncing(journal, Disk(), policy.interval_ms) if policy.interval_ms else None
         self._syncs: deque[Sync] = deque()
@@ -119,9 +128,15 @@ class Spool:
         self._writes_until_free = FREE_EVERY
         self._first_ranks: dict[tuple[str, int], int] = {}  # of this process, by topic and partition
         self.restored_count = 0
-        self.doubtful_count = 0
+        self.doubtful_count = self.refused_count = 0
+        self._oldest_restored_ms = sys.maxsize  # by its timestamp
         self._restore(now_ms)
         drain.needs_stored = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the last write found no room: what was sent since then is in memory alone."""
+        return self._is_full
 
     @property
     def cluster_id(self) -> str | None:
@@ -158,8 +173,7 @@ class Spool:
                 item.partition,
                 item.next_rank,
                 item.resolved_rank,
-                item.incarnation.producer_id,
-                item.incarnation.producer_epoch,
+                *item.incarnation,
             )
             sent_count = BROKER_WINDOW if is_continued else len(left[reference])
             for index, batch in enumerate(left[reference]):
@@ -180,6 +194,8 @@ class Spool:
             *(batch.last_rank - rank + 1, rank - batch.rank, header.base_timestamp, header.max_timestamp),
         )
         restore_batch(self._accumulator, item.topic, item.partition, entry, sequence, now_ms)
+        self._oldest_restored_ms = min(self._oldest_restored_ms, header.base_timestamp)
+        self._memory.unloaded_count += 1
         self.restored_count += batch.last_rank - rank + 1
 
     def _report(self, left: dict[int, list[StoredBatch]]) -> None:
@@ -193,6 +209,7 @@ class Spool:
             )
         for reference, count in found.lost.items():
             item = state.table[reference]
+            self._memory.damaged_count += count
             logger.error(
                 "%s for %r[%d] were in the spool %s and cannot be read any more",
                 counted(count, "record"),
@@ -202,6 +219,7 @@ class Spool:
             )
         unknown = sum(header.record_count for _, _, header in found.unassigned)
         if unknown:
+            self._memory.damaged_count += unknown
             logger.error(
                 "%s in the spool %s are of a partition that is not known any more",
                 counted(unknown, "record"),
@@ -210,12 +228,25 @@ class Spool:
 
     # -- each turn -----------------------------------------------------------------------------------------------------
 
-    def store(self, now_us: int) -> float:
-        """Write what is due and what has its outcome; return in how many ms to call again."""
+    def store(self, now_us: int, pool: NodePool) -> float:
+        """Write what is due and what has its outcome, and see to the memory; return in how many ms to call again.
+
+        Args:
+            now_us: The time.
+            pool: The nodes: of partitions that cannot be sent to, batches need no memory.
+        """
+        now_ms = now_us // 1000
+        wait_ms = min(self._store(now_us), self._memory.load(now_ms, pool))
+        try:
+            return min(wait_ms, self._memory.unload(now_ms, pool))
+        except OSError as error:
+            self._on_failure(error, now_ms)
+            return RETRY_MS
+
+    def _store(self, now_us: int) -> float:
         now_ms = now_us // 1000
         try:
             self._note_progress()
-            self._load()
         except OSError as error:
             self._on_failure(error, now_ms)
         if now_ms < self._full_until_ms:
@@ -272,12 +303,6 @@ class Spool:
             self._writes_until_free = FREE_EVERY
             self._journal.free()
 
-    def _load(self) -> None:
-        """Give the batches that could be sent next their bytes."""
-        for ref in first_unloaded(self._accumulator, self._load_bytes):
-            segment, position, size_bytes, _ = ref.place_in_journal
-            load_batch(ref, self._journal.read(segment, position, size_bytes))
-
     def _on_failure(self, error: OSError, now_ms: int) -> None:
         """Write nothing for a moment: what is stored is sent, and the rest waits."""
         self._full_until_ms = now_ms + RETRY_MS
@@ -333,6 +358,7 @@ class Spool:
         """Name records of an earlier process that are refused for good: its futures are gone."""
         record_count = ref.record_count
         if self.is_restored(ref):
+            self.refused_count += record_count
             logger.error(
                 "%s for %s[%d] of an earlier process are not delivered and leave the spool: %s",
                 counted(record_count, "record"),
@@ -348,6 +374,37 @@ class Spool:
         sync = Sync(wake)
         self._syncs.append(sync)
         return sync
+
+    def gauges(self) -> dict[str, Callable[[int], float]]:
+        """Return what is read of it at any time, by the names of metrics. Thread-safe."""
+        journal = self._journal
+        return {
+            "spool-bytes": lambda _: journal.size_bytes,
+            "spool-records": lambda _: sum(item.next_rank - item.resolved_rank for item in self._items()),
+            "spool-oldest-age": self._oldest_age_s,
+            "spool-state": self._state,
+            "spool-sync-total": lambda _: journal.sync_count,
+            "spool-sync-time-ns-total": lambda _: journal.sync_ns,
+            "spool-replayed-total": lambda _: self.restored_count,
+            "spool-possibly-twice-total": lambda _: self.doubtful_count,
+            "spool-refused-total": lambda _: self.refused_count,
+            "spool-damaged-total": lambda _: self._memory.damaged_count,
+        }
+
+    def _items(self) -> list[SpooledPartition]:
+        return list(self._journal.state.table.values())
+
+    def _state(self, _: int) -> int:
+        if self._journal.failure is not None:
+            return 3
+        return 2 if self._is_full else min(self._memory.unloaded_count, 1)
+
+    def _oldest_age_s(self, now_ms: int) -> float:
+        """Return the age of the oldest record: by its timestamp if an earlier process has sent it."""
+        if any(item.resolved_rank < self._first_ranks.get((item.topic, item.partition), 0) for item in self._items()):
+            return max(self._wall_ms() - self._oldest_restored_ms, 0) / 1000
+        oldest_ms = oldest_created_ms(self._accumulator)
+        return 0.0 if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1000
 
     def describe(self) -> str:
         """Return how full the spool is, and where it is. Thread-safe."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from kafkaprod._core.machine.waking import Waiter
+from kafkaprod.clock import monotonic_ns
 from kafkaprod.spool.journal import Journal
 from kafkaprod.storage.disk import Disk
 from kafkaprod.threads import make_thread
@@ -51,11 +52,16 @@ class Syncing:
                 self._end.wait(self._interval_s)
 
     def _sync(self) -> None:
-        file = self._journal.unsynced()
-        if file is None:
+        what = self._journal.unsynced()
+        if what is None:
             return
+        started_ns = monotonic_ns()
         try:
-            self._disk.fdatasync(file)
+            self._disk.fdatasync(what.file)
         except OSError as error:
             self._journal.fail(error)
-            logger.error("the spool %s takes no more records, as the disk has refused a sync: %s", file.path, error)
+            logger.error(
+                "the spool %s takes no more records, as the disk has refused a sync: %s", what.file.path, error
+            )
+        else:
+            self._journal.note_synced(what, started_ns)

@@ -62,6 +62,11 @@ class TableResult(RowsResult):
         deadline = Deadline(timeout)
         return all(block.wait(deadline.remaining()) for _, _, block in self.blocks)
 
+    def spooled(self, timeout: float | None = None) -> bool:
+        """Wait until every row is in the producer's spool; return whether it is: see `DeliveryFuture.spooled`."""
+        deadline = Deadline(timeout)
+        return all(block.spooled(deadline.remaining()) for _, _, block in self.blocks)
+
     async def settled(self) -> None:
         """Return once every row's outcome is known."""
         for _, _, block in self.blocks:

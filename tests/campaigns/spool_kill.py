@@ -29,12 +29,14 @@ OF_ONE_PROGRAM: Final = 1_000_000
 PROGRAM: Final = f"""
 import sys
 from kafkaprod import Producer
-servers, directory, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-producer = Producer(bootstrap_servers=servers, spool_dir=directory, linger_ms=2, batch_size=2000, max_block_ms=20_000)
+servers, directory, number, body, memory = *sys.argv[1:3], *map(int, sys.argv[3:])
+options = dict(linger_ms=2, batch_size=2000, max_block_ms=20_000, buffer_memory=memory)
+producer = Producer(options, bootstrap_servers=servers, spool_dir=directory)
+body = b" " * body
 while True:
     first = number
     for number in range(first, first + 50):
-        producer.send("orders", b"%d" % number, partition=number % {PARTITIONS})
+        producer.send("orders", b"%d" % number + body, partition=number % {PARTITIONS})
     number += 1
     producer.sync()
     print(first, number, flush=True)
@@ -61,14 +63,23 @@ class SpoolTally:
         return not (self.lost or self.twice or self.misplaced or self.out_of_order)
 
 
-def run(kills: int, seed: int) -> SpoolTally:
-    """Kill so many programs; return what the topic has."""
+def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20) -> SpoolTally:
+    """Kill so many programs; return what the topic has.
+
+    Args:
+        kills: How many.
+        seed: Of the moments.
+        body_bytes: Of each record, beside its number.
+        memory_bytes: The programs' buffer_memory: an outage of a second is longer than a small one.
+    """
     source = random.Random(seed)
     tally = SpoolTally()
     promised: set[int] = set()
     with tempfile.TemporaryDirectory() as directory, EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
         for kill in range(kills):
-            promised |= _run_one(broker, directory, kill, source, tally)
+            promised |= _run_one(
+                broker, [directory, str(kill * OF_ONE_PROGRAM), str(body_bytes), str(memory_bytes)], source, tally
+            )
             tally.kills += 1
         broker.restore()
         with Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=directory) as producer:
@@ -87,9 +98,10 @@ def run(kills: int, seed: int) -> SpoolTally:
     return tally
 
 
-def _run_one(broker: EmbeddedBroker, directory: str, kill: int, source: random.Random, tally: SpoolTally) -> set[int]:
-    arguments = [broker.bootstrap_servers, directory, str(kill * OF_ONE_PROGRAM)]
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True)
+def _run_one(broker: EmbeddedBroker, arguments: list[str], source: random.Random, tally: SpoolTally) -> set[int]:
+    kill = tally.kills
+    command = [sys.executable, "-c", PROGRAM, broker.bootstrap_servers, *arguments]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None
     said = program.stdout.readline() if kill == 0 else ""  # the first one must meet the cluster, to know the topic
     time.sleep(source.uniform(0.15, 1.2))
@@ -112,9 +124,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.spool_kill", description="kill -9 with a spool")
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--body-bytes", type=int, default=0)
+    parser.add_argument("--memory-bytes", type=int, default=64 << 20)
     options = parser.parse_args()
     started = time.monotonic()
-    tally = run(options.kills, options.seed)
+    tally = run(options.kills, options.seed, options.body_bytes, options.memory_bytes)
     print(f"{tally}, {time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
     return 0 if tally.is_good else 1
 

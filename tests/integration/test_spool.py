@@ -17,9 +17,9 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.embedding.arrivals import ArrivedRecord
-from kafkaprod.broker.embedding.faults import close_after_handling, reply_with
+from kafkaprod.broker.embedding.faults import close_after_handling, hold, reply_with
 from kafkaprod.config import ProducerConfig
-from kafkaprod.errors import BufferFullError, ConfigError, DeliveryDelayedError, DeliveryFailedError
+from kafkaprod.errors import BufferFullError, ConfigError, DeliveryDelayedError, DeliveryFailedError, PurgedError
 from kafkaprod.protocol.error_codes import ErrorCode
 
 LIMIT_S = 60
@@ -98,6 +98,147 @@ def test_records_of_an_outage_are_sent_by_the_process_that_sees_its_end(tmp_path
         assert finish(place, tmp_path / "spool", 120, 30) >= 90
         assert numbers_by_partition(broker.records("orders")) == expected(150)
         assert finish(place, tmp_path / "spool", 150, 0) == 0
+
+
+@pytest.mark.parametrize("sync", ["each", "interval:100", "never"])
+def test_an_outage_longer_than_memory_goes_to_the_disk_and_comes_back_in_order(tmp_path: Path, sync: str) -> None:
+    memory, body, count = 1 << 20, b"x" * 10_000, 1_050
+    options: dict[str, object] = {"spool_dir": tmp_path / "spool", "spool_sync": sync, "buffer_memory": memory}
+    outcomes: list[int] = []
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        with Producer(options, bootstrap_servers=broker.bootstrap_servers, linger_ms=1) as producer:
+            producer.send("orders", b"0 ", partition=0).result(LIMIT_S)
+            broker.kill()
+            for number in range(1, count):
+                future = producer.send("orders", b"%d %s" % (number, body), partition=number % PARTITIONS)
+                future.add_done_callback(lambda done, number=number: outcomes.append(number))  # type: ignore[misc]
+            producer.sync(LIMIT_S)
+            assert producer.engine.accumulator.pool.in_use <= memory
+            assert sum(path.stat().st_size for path in (tmp_path / "spool").rglob("*.log")) > 10 * memory
+            broker.restore()
+            last = producer.send("orders", b"%d %s" % (count, body), partition=count % PARTITIONS)
+            producer.flush(LIMIT_S)
+            assert last.result(LIMIT_S).offset == count // PARTITIONS
+        found: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        for record in broker.records("orders"):
+            text, _, rest = (record.value or b"").partition(b" ")
+            assert rest in (body, b"")
+            found[record.partition].append(int(text))
+        assert found == expected(count + 1)
+        assert sorted(outcomes) == list(range(1, count))
+
+
+def test_a_future_says_when_its_record_is_in_the_spool_and_metrics_count_it(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        options: dict[str, object] = {"bootstrap_servers": broker.bootstrap_servers, "spool_dir": tmp_path / "spool"}
+        producer = Producer(options, linger_ms=30_000)
+        first = producer.send("orders", b"0", partition=0)
+        assert not first.spooled(0)  # it lingers
+        producer.sync(LIMIT_S)
+        assert first.spooled(0)
+        producer.flush(LIMIT_S)
+        broker.kill()
+        late = producer.send("orders", b"3", partition=0)
+        rows = producer.send_many("orders", [b"6", b"9"], partition=0)
+        assert not late.spooled(0.01)
+        wait = threading.Thread(target=producer.sync)
+        wait.start()
+        assert late.spooled(LIMIT_S)
+        assert rows.spooled(LIMIT_S)
+        wait.join()
+        assert not late.done()
+        metrics = producer.metrics()["producer-metrics"]
+        assert (metrics["spool-records"], metrics["spool-state"], metrics["spool-replayed-total"]) == (3, 0, 0)
+        assert metrics["spool-bytes"] == sum(path.stat().st_size for path in (tmp_path / "spool").rglob("*.log"))
+        assert metrics["spool-sync-total"] >= 2
+        assert metrics["spool-sync-time-ns-total"] > 0
+        producer.close(0)
+        assert late.spooled(0)  # its error says that a later process sends it
+        with Producer(options) as successor:
+            metrics = successor.metrics()["producer-metrics"]
+            assert (metrics["spool-records"], metrics["spool-replayed-total"], metrics["spool-state"]) == (3, 3, 1)
+            assert metrics["spool-oldest-age"] > 0
+            broker.restore()
+            successor.flush(LIMIT_S)
+            successor.sync(LIMIT_S)
+            metrics = successor.metrics()["producer-metrics"]
+            assert (metrics["spool-records"], metrics["spool-state"], metrics["spool-oldest-age"]) == (0, 0, 0)
+
+
+def test_a_record_of_a_producer_without_a_spool_is_never_in_one() -> None:
+    with (
+        EmbeddedBroker(topics={"orders": PARTITIONS}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        assert not producer.send("orders", b"0", partition=0).spooled(LIMIT_S)
+        assert not any(name.startswith("spool") for name in producer.metrics()["producer-metrics"])
+
+
+def test_a_batch_that_cannot_be_read_back_fails_alone_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, object] = {"spool_dir": tmp_path / "spool", "buffer_memory": 1 << 20, "batch_size": 1}
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        with Producer(options, bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("orders", b"0 ", partition=0).result(LIMIT_S)
+            broker.kill()
+            futures = [producer.send("orders", b"%d %s" % (i, b"x" * 10_000), partition=0) for i in range(1, 300)]
+            producer.sync(LIMIT_S)
+            (path,) = (tmp_path / "spool").rglob("*.log")
+            data = path.read_bytes()
+            with path.open("r+b") as file:
+                file.seek(data.index(b"100 x"))
+                file.write(b"666")
+            broker.restore()
+            with pytest.raises(DeliveryFailedError, match="cannot be read from the spool"):
+                producer.flush(LIMIT_S)
+            assert [i + 1 for i, future in enumerate(futures) if future.exception(LIMIT_S) is not None] == [100]
+        assert "1 record for orders[0] were in the spool" in caplog.text
+        values = [int((record.value or b"").split()[0]) for record in broker.records("orders")]
+        assert values == [number for number in range(300) if number != 100]
+
+
+def test_records_behind_those_that_were_purged_keep_numbers_that_the_next_process_knows(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool", linger_ms=0)
+        producer.send("orders", b"0", partition=0).result(LIMIT_S)
+        broker.kill()
+        producer.send("orders", b"1", partition=0)
+        producer.sync(LIMIT_S)  # it is in the journal, and has no sequence yet
+        assert producer.purge() == 1
+        broker.restore()
+        rule = broker.faults.on("PRODUCE", close_after_handling())  # it is in the log, and nobody says so
+        producer.send("orders", b"3", partition=0)
+        rule.wait()
+        producer.close(0)
+        broker.faults.clear()
+        with Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool") as successor:
+            successor.flush(LIMIT_S)
+            assert successor.engine.spool is not None
+            assert (successor.engine.spool.restored_count, successor.engine.spool.doubtful_count) == (1, 0)
+        assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
+
+
+def test_records_are_purged_behind_those_in_flight_and_the_rest_is_sent_in_order(tmp_path: Path) -> None:
+    with (
+        EmbeddedBroker(topics={"orders": PARTITIONS}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool", linger_ms=0) as producer,
+    ):
+        producer.send("orders", b"0", partition=0).result(LIMIT_S)
+        rule = broker.faults.on("PRODUCE", hold())
+        for number in range(1, 6):  # as many as may be on their way
+            producer.send("orders", b"%d" % number, partition=0)
+            producer.sync(LIMIT_S)
+        rule.wait()
+        purged = producer.send("orders", b"6", partition=0)
+        producer.sync(LIMIT_S)
+        assert producer.purge(in_flight=False) == 1
+        assert isinstance(purged.exception(LIMIT_S), PurgedError)
+        producer.send("orders", b"7", partition=0)
+        broker.faults.clear()
+        rule.release()
+        producer.flush(LIMIT_S)
+        assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in (*range(6), 7)]
 
 
 def test_producers_of_one_directory_have_a_slot_each(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -97,8 +98,9 @@ an object with `start(source)` and `close()`: [Reporters of metrics](api-metrics
 def snapshot() -> Mapping[str, Mapping[str, Any]]:
     """Return the metrics of a producer that sent a record."""
     with (
+        tempfile.TemporaryDirectory() as directory,
         EmbeddedBroker(topics={"t": 1}) as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=directory) as producer,
     ):
         producer.send("t", b"value").result(30)
         return producer.metrics()
@@ -111,7 +113,13 @@ def metrics_page() -> str:
 
 def _groups(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     node = max(group for group in groups if group.startswith("producer-node-metrics."))
-    yield from _table("Of the producer: `producer-metrics`", groups["producer-metrics"])
+    of_producer = groups["producer-metrics"]
+    of_spool = {name: value for name, value in of_producer.items() if name.startswith("spool-")}
+    yield from _table(
+        "Of the producer: `producer-metrics`",
+        {name: of_producer[name] for name in of_producer.keys() - of_spool.keys()},
+    )
+    yield from _table("Of the spool, with `spool_dir`: `producer-metrics`", of_spool)
     yield from _table("Of a topic: `producer-topic-metrics.<topic>`", groups["producer-topic-metrics.t"])
     yield from _table("Of a broker: `producer-node-metrics.node-<id>`", groups[node])
     yield "## Latency by stage: `producer-latency-metrics`\n"

@@ -151,6 +151,7 @@ cdef struct Partition:
     int32_t next_sequence
     int32_t last_acked_sequence
     bint needs_new_epoch        # a sequence may be missing from the log: nothing new until a new epoch
+    bint has_rank_gap           # a stored batch failed without a sequence: ranks of this epoch no longer tell sequences
     bint is_gap_in_doubt        # a batch of this epoch failed that may be in the log: its sequence is not used again
     int in_flight_count
     int32_t path_most           # bytes of a batch that the way to the leader carries in time; 0: as far as any
@@ -171,6 +172,7 @@ cdef struct Partition:
     int64_t sticky_bytes
     # of a producer with a journal, and the sender's alone; see journal_pass.pyx
     Batch *stored_tail          # the last batch in the queue that is stored, guarded by lock
+    Batch *unloaded_tail        # the last one in the queue that unload_batches() has looked at; NULL: from the head on
     int32_t journal_reference   # + 1; 0: it has none
     int64_t next_journal_rank
     int64_t resolved_rank       # ranks below have their outcome: what take_progress() returned last
@@ -178,6 +180,7 @@ cdef struct Partition:
     bint has_progress           # a stored batch has had its outcome since take_progress()
     int64_t journal_producer_id     # + 1: of its last incarnation in the journal; 0: none
     int16_t journal_epoch
+    int64_t journal_first_rank      # and the rank that has its sequence 0
 
 
 cdef struct Hint:

@@ -28,6 +28,8 @@ cdef class BatchResult:
     cdef readonly object ledger             # for the subclass: where failures are booked, or None
     cdef readonly object guard              # for the subclass: what refuses waits that could not end, or None
     cdef readonly bint calls_in_loop        # callbacks that are added in an event loop are called there
+    cdef int _is_stored                     # it is in a journal; publish32 and observe32
+    cdef list _stored_waiters               # objects to wake when it is, or has its outcome; guarded as _waiters; None: no one
     cdef bytearray _seen                    # of a failed batch, 1 for each record whose failure was looked at; None: no one
     cdef int32_t _seen_count
     # Guarded by a critical section on this object, which is the GIL where there is one; None: no one.
@@ -39,6 +41,8 @@ cdef class BatchResult:
     cdef int _call(self, DeliveryFuture future, object callback) except -1
     cdef int _remove(self, DeliveryFuture future, object callback) except -1
     cdef int _tell(self) except -1
+    cdef int _note_stored(self) except -1
+    cdef int _wake_stored_waiters(self) except -1
     cdef int _track(self) except -1
 
 

@@ -13,7 +13,7 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport PyObject, Py_INCREF
 
 from kafkaprod._core.queues.batch cimport FAILED, PENDING, SPLIT, SUCCEEDED
-from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe_object, publish32, publish_object
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, observe32, observe_object, publish32, publish_object
 from kafkaprod._core.machine.prefetch cimport prefetch_write
 from kafkaprod._core.machine.types cimport forbid_new
 
@@ -153,14 +153,42 @@ cdef class BatchResult:
         return True
 
     def remove_waiter(self, waiter):
-        """Undo add_waiter(); nothing if it was woken, or never added."""
-        cdef Py_ssize_t i
+        """Undo add_waiter() or add_stored_waiter(); nothing if it was woken, or never added."""
         with cython.critical_section(self):
-            if self._waiters is not None:
-                for i in range(len(self._waiters)):
-                    if self._waiters[i] is waiter:
-                        del self._waiters[i]
-                        break
+            _remove_waiter(self._waiters, waiter)
+            _remove_waiter(self._stored_waiters, waiter)
+
+    @property
+    def is_stored(self):
+        """Whether its records are in the producer's spool, or were until they had their outcome."""
+        return observe32(&self._is_stored) != 0
+
+    def add_stored_waiter(self, waiter):
+        """Call `waiter.wake()` when it is stored or its outcome is known; return False if that is so. wake() must not raise."""
+        with cython.critical_section(self):
+            if self._is_told or self._is_stored:
+                return False
+            self._track()
+            if self._stored_waiters is None:
+                self._stored_waiters = []
+            self._stored_waiters.append(waiter)
+        return True
+
+    cdef int _note_stored(self) except -1:
+        """Note that it is in the spool, and wake who waits for that."""
+        publish32(&self._is_stored, 1)
+        self._wake_stored_waiters()
+        return 0
+
+    cdef int _wake_stored_waiters(self) except -1:
+        cdef list waiters
+        with cython.critical_section(self):
+            waiters = self._stored_waiters
+            self._stored_waiters = None
+        if waiters is not None:
+            for waiter in waiters:
+                waiter.wake()
+        return 0
 
     cdef bint _listen(self, DeliveryFuture future, object callback) except -1:
         """Have the callback called by _tell(); False if that is too late."""
@@ -217,6 +245,8 @@ cdef class BatchResult:
             callbacks = self._callbacks
             self._waiters = None
             self._callbacks = None
+        if self._stored_waiters is not None:
+            self._wake_stored_waiters()
         if waiters is not None:
             for waiter in waiters:
                 waiter.wake()
@@ -229,6 +259,16 @@ cdef class BatchResult:
                 future = callbacks.pop()
                 self._call(future, callbacks.pop())
         return 0
+
+
+cdef int _remove_waiter(list waiters, object waiter) except -1:
+    cdef Py_ssize_t i
+    if waiters is not None:
+        for i in range(len(waiters)):
+            if waiters[i] is waiter:
+                del waiters[i]
+                break
+    return 0
 
 
 @cython.final
@@ -323,6 +363,20 @@ cdef class DeliveryFuture:
             batch.mark_seen(index)
             raise copy_to_raise(batch.error_of(index))
         return self._metadata(batch, index)
+
+    def spooled(self, timeout=None):
+        """Wait until the record is in the producer's spool; return whether it is, or was until it had its outcome.
+
+        With spool_sync="each" it is on the disk then; else it outlives the process, and the system after the next sync.
+        Args: timeout: seconds; 0 only looks. False: it has failed before, there is no spool, or the time is over.
+        """
+        cdef int32_t index
+        cdef BatchResult batch = self._current(&index)
+        while not batch.is_stored and outcome_of(batch) == PENDING:
+            if not batch.wait_stored(timeout):
+                break
+            batch = self._current(&index)
+        return batch.is_stored
 
     def get(self, timeout=None):
         """Same as result(); kafka-python's name for it."""
@@ -509,6 +563,7 @@ cdef object batch_result(Batch *b, object factory, str topic):
     mutex_lock(&b.partition.lock)
     known = b.completion
     is_done = b.outcome != PENDING
+    result._is_stored = b.is_stored
     if known is NULL:
         publish_object(&b.completion, <PyObject *>result)
         if b.partition.open.batch == b:

@@ -21,6 +21,8 @@ Rules (KIP-98, KIP-360; TransactionManager, TxnPartitionMap; deviations marked *
 - A sequence that may be missing from the log (a batch failed or expired after it was sent) sets `needs_new_epoch`:
   nothing unsent goes out until the partition is quiet and has a newer epoch. If it turns out that everything sent was
   acknowledged after all, it continues as before.
+- So does a batch of a journal that failed before it was sent, although no sequence is missing: the journal knows those of
+  later batches by their distance from the first.
 - Where no newer epoch can be had (coordinators before Kafka 2.5), the sequences of batches that were all definitely
   rejected are used again, once the partition is quiet: the log ends with the last acknowledged one, or, if the leader has
   forgotten the producer, it expects 0.
@@ -70,8 +72,9 @@ cdef inline bint sequence_allows(Partition *p, const Batch *b, int64_t producer_
     if p.first_outstanding is not NULL:
         return False
     if p.needs_new_epoch and p.producer_id == producer_id and p.producer_epoch == producer_epoch:
-        if is_resolved(p) or (reuses_sequences and take_back_sequences(p)):
+        if (is_resolved(p) and not p.has_rank_gap) or (reuses_sequences and take_back_sequences(p)):
             p.needs_new_epoch = False
+            p.has_rank_gap = False
             return True
         wants_epoch[0] = True
         return False
@@ -89,6 +92,7 @@ cdef inline void assign_sequence(Partition *p, Batch *b, int64_t producer_id, in
         p.last_acked_sequence = -1
         p.needs_new_epoch = False
         p.is_gap_in_doubt = False
+        p.has_rank_gap = False
     b.producer_id = producer_id
     b.producer_epoch = producer_epoch
     b.base_sequence = p.next_sequence
@@ -146,8 +150,13 @@ cdef inline void note_acked(Partition *p, const Batch *b) noexcept nogil:
 
 
 cdef inline void note_failed(Partition *p, const Batch *b) noexcept nogil:
-    """A batch has failed: its sequence, if it has one, is missing from the log, or may be."""
+    """A batch has failed: its sequence, if it has one, is missing from the log, or may be.
+
+    One of a journal without a sequence leaves a gap in the ranks, by which a later process finds the sequences of others.
+    """
     if b.base_sequence < 0:
+        if b.is_stored and p.producer_id >= 0:
+            p.has_rank_gap = p.needs_new_epoch = True
         return
     p.needs_new_epoch = True
     if b.maybe_persisted:

@@ -442,6 +442,8 @@ cdef class Drain:
         p.head = b.next
         if p.stored_tail == b:
             p.stored_tail = NULL
+        if p.unloaded_tail == b:
+            p.unloaded_tail = NULL
         if p.head is NULL:
             p.tail = NULL
         else:

@@ -26,6 +26,7 @@ from libc.string cimport memcpy
 from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.batch cimport CLOSED, OPEN, Batch, Partition, batch_move, batch_size_bytes
+from kafkaprod._core.queues.completion cimport BatchResult
 from kafkaprod._core.queues.slabs cimport Slab, size_class_for
 from kafkaprod._core.queues.topic_queues cimport TopicQueues
 from kafkaprod._core.records.batch_layout cimport CRC_START, LOG_OVERHEAD
@@ -207,6 +208,7 @@ cdef class JournalPass:
         """Let the batches be sent: their entries are in this segment, the first of them at `position`."""
         cdef Py_ssize_t i
         cdef Batch *b
+        cdef bint is_any_observed = False
         with nogil:
             for i in range(self._count):
                 b = self._collected[i].batch
@@ -217,7 +219,13 @@ cdef class JournalPass:
                 b.journal_position = <int32_t>(position + self._collected[i].at)
                 b.journal_bytes = <int32_t>batch_size_bytes(b)
                 b.partition.stored_tail = b
+                is_any_observed = is_any_observed or b.completion is not NULL
                 mutex_unlock(&b.partition.lock)
+        if is_any_observed:
+            for i in range(self._count):
+                b = self._collected[i].batch
+                if b.completion is not NULL:    # one that is made from now on sees that the batch is stored
+                    (<BatchResult>b.completion)._note_stored()
         self._used = self._count = 0
 
     def undo(self):
@@ -313,15 +321,17 @@ def forget_incarnations(ProduceRequest request not None):
 
 
 def new_incarnations(ProduceRequest request not None):
-    """Return (reference, producer id, epoch, rank of sequence 0) of each batch under an id that its partition's were not."""
+    """Return (reference, producer id, epoch, rank of sequence 0) of each batch under numbers that its partition's had not."""
     cdef list found = []
     cdef Py_ssize_t i
     cdef Batch *b
     for i in range(request.batch_count):
         b = request.entries[i].batch
-        if b.partition.journal_producer_id != b.producer_id + 1 or b.partition.journal_epoch != b.producer_epoch:
+        if (b.partition.journal_producer_id != b.producer_id + 1 or b.partition.journal_epoch != b.producer_epoch
+                or (b.journal_rank - b.base_sequence - b.partition.journal_first_rank) & RANK_MASK != 0):
             b.partition.journal_producer_id = b.producer_id + 1
             b.partition.journal_epoch = b.producer_epoch
+            b.partition.journal_first_rank = b.journal_rank - b.base_sequence
             found.append((b.partition.journal_reference - 1, b.producer_id, b.producer_epoch,
                           b.journal_rank - b.base_sequence))
     return found

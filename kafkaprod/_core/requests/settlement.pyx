@@ -262,6 +262,7 @@ cdef void insert_queued(Partition *p, Batch *b) noexcept nogil:
         p.tail = b
     if b.is_stored and p.stored_tail == before:
         p.stored_tail = b
+    p.unloaded_tail = NULL
     store32(&p.queue_length, p.queue_length + 1)
 
 
@@ -281,6 +282,8 @@ cdef bint _remove_queued(Partition *p, Batch *b) noexcept nogil:
         p.tail = before
     if p.stored_tail == b:
         p.stored_tail = before
+    if p.unloaded_tail == b:
+        p.unloaded_tail = before
     b.next = NULL
     store32(&p.queue_length, p.queue_length - 1)
     return True
