@@ -23,6 +23,7 @@ load_setup          prepares a load: its topics, its manifest, the options of it
 load_proof          what the page of a load says of the load itself: when, where, by what
 load_arguments      define the arguments of `kafkaprod load` and translate them for the loader
 load_changes        names the options of a load that differ from those of an earlier run
+spool               `kafkaprod spool`: show, check, send or print what is in a spool
 tail                `kafkaprod tail`: show records of a topic
 topics              `kafkaprod topics`: list, create, describe and delete topics
 transactions        `kafkaprod transactions`: list and describe transactions, find those that hang

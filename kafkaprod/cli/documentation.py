@@ -23,11 +23,11 @@ from a broker or a record unless `tail --raw` is given.
 | --- | --- |
 | 0 | done; `--if-exists` and `--if-not-exists`: there was nothing to do |
 | 1 | what was begun failed: a record or row cannot be sent, the cluster refused it or cannot be reached, the topic \
-does not exist; `doctor`: a problem was found; `perf`: records failed |
+does not exist; `doctor`: a problem was found; `perf`: records failed; `spool verify`: a slot is damaged |
 | 2 | refused before anything was done: wrong arguments, options or input files; `load`: the input is already loaded, \
 or the options are not those of the load to resume |
 | 3 | `load`, `quickstart`: complete, but some rows were left out or put aside |
-| 75 | `load`: stopped for a reason that may pass; try again |
+| 75 | `load`: stopped for a reason that may pass; try again; `spool drain`: all that is left is in slots in use |
 | 130, 143 | interrupted by Ctrl-C, by SIGTERM |
 | 141 | the reader of stdout closed it, as `head` does |
 """

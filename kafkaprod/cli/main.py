@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "topics",
     "transactions",
     "writes",
+    "spool",
     "doctor",
     "perf",
     "broker",

@@ -145,7 +145,7 @@ def _next_records(reader: PartitionReader, places: dict[int, int], number: int, 
 
 def _show(options: argparse.Namespace, partition: int, record: Record) -> None:
     if options.json:
-        print(json.dumps(_as_dict(options.topic, partition, record)), flush=options.follow)
+        print(json.dumps(record_as_dict(options.topic, partition, record)), flush=options.follow)
         return
     key = "" if record.key is None else f"{_text(record.key)}\t"
     headers = "".join(f"[{name}={_text(value)}]" for name, value in record.headers)
@@ -157,7 +157,8 @@ def _text(data: bytes | None) -> str:
     return "null" if data is None else data.decode("utf-8", "backslashreplace")
 
 
-def _as_dict(topic: str, partition: int, record: Record) -> dict[str, Any]:
+def record_as_dict(topic: str, partition: int, record: Record) -> dict[str, Any]:
+    """Return a record as it is printed with --json."""
     shown: dict[str, Any] = {
         "topic": topic,
         "partition": partition,

@@ -92,6 +92,7 @@ class Engine:
         unseen_failures_level: Level of the log line about failed records whose results were never read.
         completion: The kind of batch outcomes.
         cluster_id: The cluster that gave `identity`, and the only one that gets records; None: the first that answers.
+        journal: The slot of a spool to send from; None: a free one, if there is the option spool_dir.
 
     Raises:
         ConfigError: A codec, TLS file or spool is missing or unusable, or two-phase commit is requested.
@@ -108,6 +109,7 @@ class Engine:
         unseen_failures_level: int = logging.ERROR,
         completion: type[BatchCompletion] = BatchCompletion,
         cluster_id: str | None = None,
+        journal: Journal | None = None,
     ) -> None:
         _check_support(config, keeps_identity=identity is not None)
         self._hooks, self._given_config = Hooks.from_config(config), config
@@ -130,7 +132,8 @@ class Engine:
             self._workers = _thread_pool()(config.compression_workers, f"kafkaprod-{config.client_id}-compress")
         settings = connection_settings(config, network)
         # From here on there are descriptors to close: nothing below refuses an option.
-        journal = None if config.spool_dir is None else _slots().open_slot(config.spool_dir, config.spool_max_bytes)
+        if journal is None and config.spool_dir is not None:
+            journal = _slots().open_slot(config.spool_dir, config.spool_max_bytes)
         self.node_pool = NodePool(settings, clock, random=random)
         self.results = ResultMaker(completion, self.ledger, self.guard)
         self.accumulator = self._make_accumulator(may_split=identity is None)

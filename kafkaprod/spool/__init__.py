@@ -5,6 +5,7 @@ could disagree with it. The engine makes a spool if the option `spool_dir` is se
 
 spooling  what a producer with a spool does in each turn of its sender thread: restore, store, allow
 memory    which batches keep their bytes in memory, and which are in the journal alone
+inspection  what slots have, read without their locks
 slots     the numbered directories of a spool, each of one producer at a time
 syncing   forces a journal to the disk every so many milliseconds
 journal   the segments of one slot: appending, syncing, rolling, freeing, within a limit of bytes

@@ -18,6 +18,7 @@ MOST_SLOTS: Final = 10_000
 LEAST_SEGMENT_BYTES: Final = 4 << 20
 MOST_SEGMENT_BYTES: Final = 64 << 20
 SEGMENTS: Final = 64  # of a full spool
+_PREFIX: Final = "slot-"
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -34,7 +35,7 @@ def open_slot(directory: str, max_bytes: int) -> Journal:
             make_directory(disk, directory)
         check_owner(directory)
         for number in range(MOST_SLOTS):
-            slot = os.path.join(directory, f"slot-{number:02d}")
+            slot = os.path.join(directory, f"{_PREFIX}{number:02d}")
             if not is_directory(slot):
                 make_directory(disk, slot)
             try:
@@ -44,6 +45,12 @@ def open_slot(directory: str, max_bytes: int) -> Journal:
     except OSError as error:
         raise ConfigError(f"spool_dir={directory!r} cannot be used: {error}") from error
     raise ConfigError(f"spool_dir={directory!r} has {MOST_SLOTS} slots, and all are in use")
+
+
+def slot_names(directory: str) -> list[str]:
+    """Return the names of all slots, in order. Raises OSError."""
+    names = [name for name in os.listdir(directory) if name.startswith(_PREFIX) and name[len(_PREFIX) :].isdecimal()]
+    return sorted(names, key=lambda name: int(name[len(_PREFIX) :]))
 
 
 def open_journal(slot: str, max_bytes: int, disk: Disk) -> Journal:

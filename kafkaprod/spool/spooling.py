@@ -380,7 +380,7 @@ class Spool:
         journal = self._journal
         return {
             "spool-bytes": lambda _: journal.size_bytes,
-            "spool-records": lambda _: sum(item.next_rank - item.resolved_rank for item in self._items()),
+            "spool-records": lambda _: self.record_count,
             "spool-oldest-age": self._oldest_age_s,
             "spool-state": self._state,
             "spool-sync-total": lambda _: journal.sync_count,
@@ -390,6 +390,11 @@ class Spool:
             "spool-refused-total": lambda _: self.refused_count,
             "spool-damaged-total": lambda _: self._memory.damaged_count,
         }
+
+    @property
+    def record_count(self) -> int:
+        """How many records have no outcome, as the journal knows it. Thread-safe."""
+        return sum(item.next_rank - item.resolved_rank for item in self._items())
 
     def _items(self) -> list[SpooledPartition]:
         return list(self._journal.state.table.values())

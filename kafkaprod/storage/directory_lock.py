@@ -16,6 +16,24 @@ from kafkaprod.storage.disk import Disk, LogFile
 LOCK_FILE = ".lock"
 
 
+def is_locked(directory: str) -> bool:
+    """Return whether an owner holds the lock of a directory. Raises OSError."""
+    try:
+        fd = os.open(os.path.join(directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        if sys.platform == "linux":
+            found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            return bool(struct.unpack("hhqqi4x", found)[0] != fcntl.F_UNLCK)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def lock_directory(disk: Disk, directory: str) -> LogFile | None:
     """Lock a directory for as long as the returned file lives; the system drops the lock of a dead process.
 
