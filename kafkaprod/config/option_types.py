@@ -274,6 +274,9 @@ class OptionTypes(TypedDict, total=False):
     """When what is in the spool is forced to the disk: `each`: before it is sent, `interval:MS`: every MS milliseconds,
     `never`: when the system does. A killed process loses nothing with any of them; a power cut loses what was not
     forced to the disk and not delivered."""
+    spool_adopt: bool | str
+    """Send what is left in slots of `spool_dir` that no producer has: this producer looks once a minute, while its own
+    records need no disk."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """Codec of whole batches. snappy needs the extra `kafkaprod[snappy]`; gzip is faster with `kafkaprod[gzip]`."""
     compression_codec: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None

@@ -216,6 +216,14 @@ class ProducerOptions(KerberosOptions):
         "loses what was not forced to the disk and not delivered.",
     )
 
+    spool_adopt: bool = _SPOOL.option(
+        True,
+        Boolean(),
+        LOW,
+        "Send what is left in slots of `spool_dir` that no producer has: this producer looks once a minute, while "
+        "its own records need no disk.",
+    )
+
     # -- compression ---------------------------------------------------------------------------------------------------
 
     compression_type: str = _COMPRESSION.option(

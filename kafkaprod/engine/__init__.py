@@ -3,6 +3,7 @@
 transaction_calls  the transaction calls of a producer as steps, for threads and event loops
 host               runs an engine in its thread until its producer, the process or the program ends
 engine             owns the parts; started and stopped by a producer
+adoption           sends what is left in slots of a spool that no producer has
 wiring             builds the parts from the configuration
 loop               the sender thread: drain, send, poll, settle
 identity_requests  sends the requests that the identity wants

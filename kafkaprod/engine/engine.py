@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import kafkaprod
 from kafkaprod._core.machine.waking import Waiter
@@ -80,6 +80,18 @@ def _transactional_identity() -> type[TransactionalIdentity]:
     return TransactionalIdentity
 
 
+class Companion(Protocol):
+    """A thread that works for the same producer."""
+
+    def end(self) -> None:
+        """Let it end. Thread-safe."""
+        ...
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, for so many seconds."""
+        ...
+
+
 class Engine:
     """The parts that a `Producer` works with.
 
@@ -96,7 +108,14 @@ class Engine:
 
     Raises:
         ConfigError: A codec, TLS file or spool is missing or unusable, or two-phase commit is requested.
+
+    Attributes:
+        adopts_slots: Whether its producer sends what is left in slots beside its own.
+        companion: What ends with it; None: nothing.
     """
+
+    adopts_slots = False
+    companion: Companion | None = None
 
     def __init__(
         self,
@@ -133,7 +152,7 @@ class Engine:
         settings = connection_settings(config, network)
         # From here on there are descriptors to close: nothing below refuses an option.
         if journal is None and config.spool_dir is not None:
-            journal = _slots().open_slot(config.spool_dir, config.spool_max_bytes)
+            journal, self.adopts_slots = self._take_slot(config.spool_dir), config.spool_adopt
         self.node_pool = NodePool(settings, clock, random=random)
         self.results = ResultMaker(completion, self.ledger, self.guard)
         self.accumulator = self._make_accumulator(may_split=identity is None)
@@ -225,6 +244,9 @@ class Engine:
             random=self._random,
             spool=self.spool,
         )
+
+    def _take_slot(self, directory: str) -> Journal:
+        return cast("Journal", _slots().open_slot(directory, self.config.spool_max_bytes))
 
     def _make_spool(self, journal: Journal) -> Spool:
         spooling, config = _spooling(), self.config

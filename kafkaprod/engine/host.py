@@ -12,9 +12,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from kafkaprod.clock import monotonic_ns, monotonic_s, seconds_of
+from kafkaprod.clock import Clock, monotonic_ns, monotonic_s, seconds_of
 from kafkaprod.config import ProducerConfig
 from kafkaprod.config.producer_config import with_hooks
 from kafkaprod.engine.engine import Engine
@@ -32,7 +32,11 @@ from kafkaprod.log_lines import install, own_lines
 from kafkaprod.metadata.snapshot import ClusterSnapshot
 from kafkaprod.results import holders
 from kafkaprod.text import counted
-from kafkaprod.threads import apart, make_thread
+from kafkaprod.threads import apart, importing, make_thread
+
+if TYPE_CHECKING:
+    from kafkaprod.engine.adoption import Adoption
+    from kafkaprod.spool.journal import Journal
 
 EXIT_TIMEOUT_S: Final = 10.0  # longest wait at interpreter exit for records without an outcome
 MAX_CLOSE_MS: Final = 1 << 40
@@ -40,6 +44,13 @@ CLOSE_GRACE_S: Final = 1.0  # after close()'s timeout, to fail the remaining rec
 
 logger = logging.getLogger("kafkaprod.producer")
 _running: dict[Engine, None] = {}  # includes those of dropped producers and of an interrupted close()
+
+
+@importing
+def _adoption() -> type[Adoption]:
+    from kafkaprod.engine.adoption import Adoption
+
+    return Adoption
 
 
 class EngineHost:
@@ -79,6 +90,8 @@ class EngineHost:
             if self.engine.spool is not None:
                 self.engine.spool.close()
             raise
+        if self.engine.adopts_slots:
+            _adoption()(self.engine, _host_of_slot).start()
         self._finalizer = weakref.finalize(owner, _on_dropped, self.engine)
         self._finalizer.atexit = False
 
@@ -254,6 +267,8 @@ class EngineHost:
         """Join a thread that has reported its end."""
         if not self.is_in_callback and not self.engine.guard.is_forked:
             self._thread.join(CLOSE_GRACE_S)
+            if self.engine.companion is not None:
+                self.engine.companion.join(CLOSE_GRACE_S)
             own_lines.flush()
 
     def _begin_close(self, timeout: float | None) -> bool:
@@ -324,6 +339,10 @@ def left_open() -> IllegalStateError:
     )
 
 
+def _host_of_slot(config: ProducerConfig, clock: Clock, journal: Journal) -> EngineHost:
+    return EngineHost(Engine(config, clock, unseen_failures_level=logging.DEBUG, journal=journal))
+
+
 def _on_dropped(engine: Engine) -> None:
     if not engine.guard.is_forked:
         engine.sender.close(MAX_CLOSE_MS)
@@ -335,6 +354,8 @@ def _run(engine: Engine) -> None:
         engine.run()
     finally:
         del _running[engine]
+        if engine.companion is not None:
+            engine.companion.end()
 
 
 def _after_fork_in_child() -> None:

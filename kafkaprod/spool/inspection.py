@@ -14,7 +14,6 @@ from kafkaprod.errors import ConfigError
 from kafkaprod.spool.journal import DAMAGED_SUFFIX
 from kafkaprod.spool.recovery import Recovered, StoredBatch, recover, segment_name, segment_offset
 from kafkaprod.spool.slots import slot_names
-from kafkaprod.storage.batch_header import parse_header
 from kafkaprod.storage.directory_lock import is_locked
 from kafkaprod.storage.disk import LogFile, is_directory, list_files, open_for_read
 from kafkaprod.storage.segment_bytes import FileBytes
@@ -99,8 +98,8 @@ class SlotReader:
         for batch, first in self._left():
             topic = found.state.table[batch.reference].topic
             content.topics[topic] = content.topics.get(topic, 0) + batch.last_rank + 1 - first
-            timestamp = parse_header(self._read(batch)).base_timestamp
-            content.oldest_ms = timestamp if content.oldest_ms is None else min(content.oldest_ms, timestamp)
+            oldest_ms = batch.base_timestamp if content.oldest_ms is None else content.oldest_ms
+            content.oldest_ms = min(oldest_ms, batch.base_timestamp)
         content.record_count = sum(content.topics.values())
         return content
 

@@ -31,10 +31,11 @@ from kafkaprod.spool.recovery import recover, segment_name, segment_offset
 from kafkaprod.spool.state import JournalState
 from kafkaprod.storage.directory_lock import lock_directory
 from kafkaprod.storage.disk import Disk, LogFile, check_owner, list_files, open_for_read, write_at
-from kafkaprod.storage.segment_bytes import FileBytes
+from kafkaprod.storage.segment_bytes import WINDOW_BYTES, FileBytes
 from kafkaprod.structs import INT32_MAX, BytesLike
 
 CONTROL_RESERVE_BYTES: Final = 65_536  # progress can be recorded, and segments freed, when batches find no room
+HOP_BYTES: Final = 4096  # read at a time where only headers are looked at
 DAMAGED_SUFFIX: Final = ".damaged"
 NO_PLACE: Final = JournalPlace()
 
@@ -95,7 +96,11 @@ class Journal:
     def _begin(self, place: JournalPlace) -> None:
         named = {segment_offset(name): size for name, size in list_files(self.directory).items()}
         sizes = {offset: size for offset, size in named.items() if offset is not None}
-        self.recovered = recover({offset: FileBytes(self._open(offset)) for offset in sizes})
+        newest = max(sizes, default=0)
+        images = {
+            offset: FileBytes(self._open(offset), WINDOW_BYTES if offset == newest else HOP_BYTES) for offset in sizes
+        }
+        self.recovered = recover(images, by_headers=True)
         self._state = self.recovered.state
         slot = self._state.slot
         self.was_moved = slot.mark is not None and (slot.place != place or place == NO_PLACE)
@@ -271,6 +276,10 @@ class Journal:
         if file is None:
             file = self._read_files[segment] = self._open(segment)
         return os.pread(file.fd, size_bytes, position)
+
+    def note_damage(self, segment: int) -> None:
+        """Note that an entry of a segment cannot be read: the file is put aside, not removed, when it is free."""
+        self.recovered.damaged.add(segment)
 
     def free(self) -> None:
         """Remove the segments whose records are all resolved, when the disk has the entry that says so.

@@ -81,6 +81,7 @@ class BatchMemory:
         lost = CorruptDataError(f"{what} cannot be read from the spool: {error}")
         lost.__cause__ = error
         self.damaged_count += ref.record_count
+        self._journal.note_damage(ref.place_in_journal[0])
         ref.fail(lost)
 
     def unload(self, now_ms: int, pool: NodePool) -> float:

@@ -7,6 +7,7 @@ no gaps. Nothing is decided by a clock. Pure: images in, facts out.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from kafkaprod.errors import ConfigError, CorruptDataError
 from kafkaprod.spool.entries import FORMAT_VERSION, RANK_MASK, parse_control
 from kafkaprod.spool.state import JournalState
 from kafkaprod.storage.batch_checks import header_at, locate_batch_from, whole_batch_at
-from kafkaprod.storage.batch_header import MAGIC, BatchHeader
+from kafkaprod.storage.batch_header import HEADER_BYTES, MAGIC, BatchHeader
 from kafkaprod.storage.segment_bytes import SegmentBytes
 
 _NAME: Final = re.compile(r"(\d{20})\.log")
@@ -42,6 +43,8 @@ class StoredBatch(NamedTuple):
     reference: int
     rank: int
     last_rank: int
+    base_timestamp: int = -1
+    max_timestamp: int = -1
 
 
 @dataclass(slots=True)
@@ -70,8 +73,14 @@ class Recovered:
     next_reference: int = 0
 
 
-def recover(segments: Mapping[int, SegmentBytes]) -> Recovered:
+def recover(segments: Mapping[int, SegmentBytes], *, by_headers: bool = False) -> Recovered:
     """Read all segments of a slot.
+
+    Args:
+        segments: First offset -> the bytes.
+        by_headers: Whether batches of a segment that another follows are taken by their headers alone, if these fit
+            together and to the next segment: it was synced before that one began, and a batch is checked when it is
+            read. Else every byte is checked.
 
     Raises:
         ConfigError: A newer release has written the journal.
@@ -81,10 +90,44 @@ def recover(segments: Mapping[int, SegmentBytes]) -> Recovered:
     for index, offset in enumerate(offsets):
         limit = offsets[index + 1] if index + 1 < len(offsets) else None
         found.next_offset = offset
-        _scan(segments[offset], offset, limit, found)
+        if limit is None or not by_headers or not _scan_headers(segments[offset], offset, limit, found):
+            _scan(segments[offset], offset, limit, found)
     _assign(found)
     _count_lost(found)
     return found
+
+
+def _scan_headers(data: SegmentBytes, base_offset: int, limit: int, found: Recovered) -> bool:
+    """Read the headers of one segment; False: something in it does not fit, and nothing of it was taken."""
+    trial = Recovered(copy.deepcopy(found.state), base_offset, next_reference=found.next_reference)
+    position, size = 0, len(data)
+    while position < size:
+        header = header_at(data, position)
+        if header is None or not _continues(header, trial, size - position):
+            return False
+        if header.is_control and whole_batch_at(data, position, base_offset) is None:
+            return False
+        _take(data, position, base_offset, header, trial)
+        trial.next_offset = header.last_offset + 1
+        position += header.size_bytes
+    if trial.next_offset != limit or trial.damaged or trial.unassigned:
+        return False
+    found.state, found.next_offset, found.next_reference = trial.state, limit, trial.next_reference
+    found.unresolved += trial.unresolved
+    found.valid_bytes[base_offset] = position
+    return True
+
+
+def _continues(header: BatchHeader, found: Recovered, available: int) -> bool:
+    """Whether the header is that of the entry that is due, by its offset, its mark, its size and its rank."""
+    if header.magic != MAGIC or header.base_offset != found.next_offset or not _is_marked(header, found):
+        return False
+    if not HEADER_BYTES <= header.size_bytes <= available or header.record_count != header.last_offset_delta + 1:
+        return False
+    item = found.state.table.get(header.producer_id)
+    if header.is_control or item is None:
+        return header.is_control
+    return header.record_count > 0 and not (item.next_rank - header.base_sequence) & RANK_MASK
 
 
 def _scan(data: SegmentBytes, base_offset: int, limit: int | None, found: Recovered) -> None:
@@ -158,7 +201,8 @@ def _take(data: SegmentBytes, position: int, segment: int, header: BatchHeader, 
 
 def _stored(segment: int, position: int, header: BatchHeader, rank: int) -> StoredBatch:
     last = rank + header.last_offset_delta
-    return StoredBatch(segment, position, header.size_bytes, header.producer_id, rank, last)
+    times = header.base_timestamp, header.max_timestamp
+    return StoredBatch(segment, position, header.size_bytes, header.producer_id, rank, last, *times)
 
 
 def _assign(found: Recovered) -> None:

@@ -39,7 +39,6 @@ from kafkaprod.spool.journal import Journal
 from kafkaprod.spool.memory import BatchMemory
 from kafkaprod.spool.recovery import StoredBatch
 from kafkaprod.spool.syncing import Syncing
-from kafkaprod.storage.batch_header import parse_header
 from kafkaprod.storage.disk import Disk
 from kafkaprod.text import counted
 
@@ -144,6 +143,16 @@ class Spool:
         return self._journal.state.slot.cluster_id or None
 
     @property
+    def directory(self) -> str:
+        """Its slot."""
+        return self._journal.directory
+
+    @property
+    def needs_disk(self) -> bool:
+        """Whether some records are on the disk alone, or it is full. Thread-safe."""
+        return self._is_full or self._memory.unloaded_count > 0
+
+    @property
     def topics(self) -> set[str]:
         """The topics that the journal knows."""
         return {item.topic for item in self._journal.state.table.values()}
@@ -184,17 +193,16 @@ class Spool:
         self._report(left)
 
     def _restore_batch(self, item: SpooledPartition, batch: StoredBatch, *, may_be_sent: bool, now_ms: int) -> None:
-        header = parse_header(self._journal.read(batch.segment, batch.position, batch.size_bytes))
         rank = max(batch.rank, item.resolved_rank)
         sequence = -1
         if may_be_sent and item.incarnation.producer_id >= 0 and rank >= item.incarnation.first_rank:
             sequence = (rank - item.incarnation.first_rank) & RANK_MASK
         entry = (
             *(batch.segment, batch.position, batch.size_bytes, rank),
-            *(batch.last_rank - rank + 1, rank - batch.rank, header.base_timestamp, header.max_timestamp),
+            *(batch.last_rank - rank + 1, rank - batch.rank, batch.base_timestamp, batch.max_timestamp),
         )
         restore_batch(self._accumulator, item.topic, item.partition, entry, sequence, now_ms)
-        self._oldest_restored_ms = min(self._oldest_restored_ms, header.base_timestamp)
+        self._oldest_restored_ms = min(self._oldest_restored_ms, batch.base_timestamp)
         self._memory.unloaded_count += 1
         self.restored_count += batch.last_rank - rank + 1
 

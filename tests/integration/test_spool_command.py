@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 
 from kafkaprod import Producer
 from kafkaprod.broker import EmbeddedBroker
+from kafkaprod.broker.embedding.faults import reply_with
 from kafkaprod.cli.main import main
+from kafkaprod.engine.adoption import Adoption
+from kafkaprod.spool.inspection import read_slots
+from tests.support.broker.fixtures_broker import wait_until
 
 LIMIT_S = 60
 
@@ -116,3 +121,39 @@ def test_what_is_left_is_sent_by_the_command_but_for_that_of_running_programs(
 def test_a_place_that_is_no_spool_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spool", "status", str(tmp_path / "none")]) == 2
     assert "there is no spool" in capsys.readouterr().err
+
+
+def test_a_slot_that_nobody_takes_is_sent_by_a_producer_beside_it(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="kafkaprod.spool")
+    spool, servers = tmp_path / "spool", broker.bootstrap_servers
+    leave(broker, spool, b"a", b"b")
+    (spool / "slot-00").rename(spool / "slot-05")  # the next producer takes a lower one
+    with monkeypatch.context() as patch:
+        patch.setattr(Adoption.__init__, "__defaults__", (0.05,))
+        with Producer(bootstrap_servers=servers, spool_dir=spool) as producer:
+            wait_until(lambda: len(values(broker)) == 2, "the left records")
+            producer.send("orders", b"c", partition=0).result(LIMIT_S)
+    assert sorted(value or b"" for value in values(broker)) == [b"a", b"b", b"c"]
+    assert "2 records in the slot" in caplog.text
+    with Producer(bootstrap_servers=servers, spool_dir=spool, spool_adopt=False) as producer:
+        assert not [thread for thread in threading.enumerate() if thread.name.endswith("-adoption")]
+    (slot,) = [each for each in read_slots(str(spool)) if each.content().name == "slot-05"]
+    assert (slot.content().record_count, slot.content().is_in_use) == (0, False)
+
+
+def test_a_slot_of_which_nothing_can_be_sent_is_left_for_people(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = tmp_path / "spool"
+    leave(broker, spool, b"a")
+    (spool / "slot-00").rename(spool / "slot-05")
+    broker.faults.on("PRODUCE", reply_with("NOT_ENOUGH_REPLICAS"))
+    options: dict[str, object] = {"delivery_timeout_ms": 200, "request_timeout_ms": 100, "linger_ms": 1}
+    monkeypatch.setattr(Adoption.__init__, "__defaults__", (0.05,))
+    with Producer(options, bootstrap_servers=broker.bootstrap_servers, spool_dir=spool):
+        wait_until(
+            lambda: "slot-05 is left, as nothing of it could be sent: it has 1 record" in caplog.text, "the warning"
+        )
+    assert values(broker) == []

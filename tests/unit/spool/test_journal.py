@@ -67,8 +67,8 @@ def images(directory: Path) -> dict[int, bytes]:
     return {int(path.stem): path.read_bytes() for path in directory.glob("*.log")}
 
 
-def recovered(segments: dict[int, bytes]) -> Recovered:
-    return recover({offset: MemoryBytes(data) for offset, data in segments.items()})
+def recovered(segments: dict[int, bytes], *, by_headers: bool = False) -> Recovered:
+    return recover({offset: MemoryBytes(data) for offset, data in segments.items()}, by_headers=by_headers)
 
 
 def ranks(found: Recovered) -> dict[int, list[int]]:
@@ -170,6 +170,25 @@ def spoiled(data: bytes) -> dict[str, bytes]:
     for start in range(0, len(data), 31):
         found[f"hole at {start}"] = data[:start] + bytes(min(97, len(data) - start)) + data[start + 97 :]
     return found
+
+
+def test_headers_alone_say_what_all_bytes_say_or_leave_it_to_them(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    write_mixed(journal)
+    journal.close()
+    open_journal(tmp_path).close()
+    older, newer = (images(tmp_path)[offset] for offset in sorted(images(tmp_path)))
+    last = max(images(tmp_path))
+    whole = recovered({0: older, last: newer})
+    assert recovered({0: older, last: newer}, by_headers=True) == whole
+    trusted = 0
+    for name, data in spoiled(older).items():
+        found = recovered({0: data, last: newer}, by_headers=True)
+        if found != recovered({0: data, last: newer}):  # it is in a record: found when the batch is read
+            trusted += 1
+            assert [batch[:6] for batch in found.unresolved] == [batch[:6] for batch in whole.unresolved], name
+            assert (found.state, found.next_offset) == (whole.state, whole.next_offset), name
+    assert trusted > 100
 
 
 def test_damage_anywhere_is_counted_to_the_record(tmp_path: Path) -> None:
