@@ -93,7 +93,8 @@ class Sending:
             wait_ms = min(wait_ms, self._upkeep.refresh_metadata(now_ms))
         if self._drain.wants_epoch or self._drain.has_new_members:
             wait_ms = 0
-        if self._identity.may_drain() and self.unsent is None:
+        may_send = self._spool is None or self._spool.may_send
+        if may_send and self._identity.may_drain() and self.unsent is None:
             for node_id in ready:
                 wait_ms = min(wait_ms, self._send_to(node_id, now_ms))
         self._end_turn(ready, now_us)

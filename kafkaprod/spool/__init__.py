@@ -7,8 +7,9 @@ spooling  what a producer with a spool does in each turn of its sender thread: r
 memory    which batches keep their bytes in memory, and which are in the journal alone
 inspection  what slots have, read without their locks
 slots     the numbered directories of a spool, each of one producer at a time
-syncing   forces a journal to the disk every so many milliseconds
+syncing   when a journal is forced to the disk, and the thread that does it
 journal   the segments of one slot: appending, syncing, rolling, freeing, within a limit of bytes
+reserve   room of the disk for the journal's own entries
 recovery  from the image of a slot's directory to its state and the batches that are left to send
 state     what a journal says of each partition: ranks, producer ids, what is resolved
 entries   the bytes of a journal's entries: fields of stored batches, control entries

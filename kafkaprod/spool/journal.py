@@ -11,11 +11,14 @@ import errno
 import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafkaprod.clock import monotonic_ns
 from kafkaprod.errors import ConfigError
 from kafkaprod.spool.entries import (
+    RANK_MASK,
     Control,
     Incarnation,
     JournalPlace,
@@ -28,13 +31,15 @@ from kafkaprod.spool.entries import (
     topic_entry,
 )
 from kafkaprod.spool.recovery import recover, segment_name, segment_offset
+from kafkaprod.spool.reserve import CONTROL_RESERVE_BYTES, Reserve
 from kafkaprod.spool.state import JournalState
+from kafkaprod.storage.batch_checks import valid_batch_at
+from kafkaprod.storage.batch_header import BatchHeader, assign_offset
 from kafkaprod.storage.directory_lock import lock_directory
 from kafkaprod.storage.disk import Disk, LogFile, check_owner, list_files, open_for_read, write_at
 from kafkaprod.storage.segment_bytes import WINDOW_BYTES, FileBytes
 from kafkaprod.structs import INT32_MAX, BytesLike
 
-CONTROL_RESERVE_BYTES: Final = 65_536  # progress can be recorded, and segments freed, when batches find no room
 HOP_BYTES: Final = 4096  # read at a time where only headers are looked at
 DAMAGED_SUFFIX: Final = ".damaged"
 NO_PLACE: Final = JournalPlace()
@@ -50,6 +55,15 @@ class Unsynced(NamedTuple):
     file: LogFile
     segment: int
     size_bytes: int
+
+
+class MovedEntries(NamedTuple):
+    """Where entries are now: those of a segment from a position on are in another, `distance` bytes further."""
+
+    old_segment: int
+    from_position: int
+    segment: int
+    distance: int
 
 
 class Journal:
@@ -119,7 +133,8 @@ class Journal:
         for batch in self.recovered.unresolved:
             self._last_ranks[batch.segment][batch.reference] = batch.last_rank
         self._repair()
-        self._begin_segment()
+        self._begin_next_segment()
+        self._reserve = Reserve(self.directory, self._disk)
 
     @property
     def state(self) -> JournalState:
@@ -164,12 +179,15 @@ class Journal:
         self._references[topic, partition] = reference
         return reference
 
-    def append(self, entries: BytesLike, next_offset: int, ends: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    def append(
+        self, entries: BytesLike, next_offset: int, ends: Iterable[tuple[int, int]], *, syncs: bool = False
+    ) -> tuple[int, int]:
         """Write entries of batches; return the segment and the position of the first. None may be sent before.
 
         Args:
             entries: As many as there are offsets from `self.next_offset` to `next_offset`.
             ends: (reference, the rank behind its last record) of each partition.
+            syncs: Whether they are on the disk when this returns.
 
         Raises:
             OSError: ENOSPC, the disk or the limit is reached; another one, the journal has failed. Nothing was stored.
@@ -184,6 +202,12 @@ class Journal:
             )
         position = self._sizes[self._segment]
         self._write(entries)
+        if syncs:
+            try:
+                self.sync()
+            except OSError:
+                self._sizes[self._segment] = position  # they are not stored, and begin_again() leaves them out
+                raise
         self.next_offset = next_offset
         last_ranks = self._last_ranks[self._segment]
         for reference, next_rank in ends:
@@ -199,7 +223,7 @@ class Journal:
         """
         if self._sizes[self._segment] >= self._segment_bytes:
             self.sync()
-            self._begin_segment()
+            self._begin_next_segment()
             self.free()
 
     def begin_incarnations(self, incarnations: Iterable[tuple[int, Incarnation]]) -> None:
@@ -262,9 +286,55 @@ class Journal:
         self.sync_ns += monotonic_ns() - started_ns
         self._synced = max(self._synced, (what.segment, what.size_bytes))  # one that is too low does no harm
 
-    def fail(self, error: OSError) -> None:
-        """Take nothing more: a sync of the file that `unsynced` returned has failed."""
-        self._failure = error
+    def fail(self, what: Unsynced, error: OSError) -> None:
+        """Take nothing more until begin_again(): a sync of what `unsynced` returned has failed."""
+        if what.segment == self._segment:
+            self._failure = error
+
+    def begin_again(self) -> MovedEntries:
+        """Continue in a new segment after a failure: what may not be on the disk is written there again, and synced.
+
+        A sync that failed is not repeated: the system may have dropped what it could not write, and report success the
+        next time. What it still has in memory is checked.
+
+        Raises:
+            OSError: The disk refused, or an entry cannot be read any more; nothing has changed.
+        """
+        old, (_, kept_bytes) = self._segment, self._synced
+        data = bytearray(self.read(old, kept_bytes, self._sizes[old] - kept_bytes))
+        table = {reference: replace(item) for reference, item in self._state.table.items()}
+        last_ranks: dict[int, int] = {}
+        headers = self._headers(data, self._sizes[old] - kept_bytes, old)
+        for _, header in reversed(headers):
+            if not header.is_control:  # the snapshot is that of the time before it
+                reference = header.producer_id
+                next_rank = table[reference].next_rank
+                table[reference].next_rank = next_rank - (next_rank - header.base_sequence & RANK_MASK)
+                last_ranks.setdefault(reference, table[reference].next_rank + header.last_offset_delta)
+        offset = headers[0][1].base_offset if headers else self.next_offset
+        for position, header in headers:
+            assign_offset(memoryview(data)[position:], header.base_offset + 1, self.mark)
+        snapshot_bytes = self._begin_segment(offset, table, data)
+        self.next_offset += 1
+        self._last_ranks[self._segment] = last_ranks
+        self._failure = None
+        self._is_synced = True
+        with suppress(OSError):  # else what is behind is known to belong to the new one
+            self._disk.truncate(self._disk.create(self._path(old)), kept_bytes)
+            self._sizes[old] = kept_bytes
+        return MovedEntries(old, kept_bytes, self._segment, snapshot_bytes - kept_bytes)
+
+    def _headers(self, data: bytearray, size: int, segment: int) -> list[tuple[int, BatchHeader]]:
+        """Return the position and header of each entry. Raises OSError: one of them is damaged."""
+        found: list[tuple[int, BatchHeader]] = []
+        position = 0
+        while position < size:
+            header = valid_batch_at(memoryview(data), position, segment)
+            if header is None:
+                raise OSError(errno.EIO, "what was written last cannot be read any more", self._path(segment))
+            found.append((position, header))
+            position += header.size_bytes
+        return found
 
     def read(self, segment: int, position: int, size_bytes: int) -> bytes:
         """Return the bytes of an entry.
@@ -303,6 +373,7 @@ class Journal:
             else:
                 self._disk.unlink(self._path(offset))
             del self._sizes[offset], self._last_ranks[offset]
+        self._reserve.take()
 
     def close(self) -> None:
         """Give the slot to others. Nothing is written: a closed journal and one of a killed process are the same."""
@@ -336,27 +407,44 @@ class Journal:
                 self._disk.unlink(self._path(offset))
                 del self._sizes[offset], self._last_ranks[offset]
 
-    def _begin_segment(self) -> None:
-        """Begin a segment with all that is known: it is on the disk, with its name, before anything follows."""
-        offset = self.next_offset
-        snapshot = store_control(
-            snapshot_entry(self._state.slot, self._state.table), offset, self.mark, self._state.contact_ms
-        )
+    def _begin_segment(self, offset: int, table: dict[int, SpooledPartition], entries: BytesLike = b"") -> int:
+        """Begin a segment with all that is known: it is on the disk, with its name, before anything follows.
+
+        Args:
+            offset: Its first one.
+            table: The partitions as they are before its entries.
+            entries: What it has behind the snapshot; the first has the offset `offset` + 1.
+
+        Returns: The size of the snapshot.
+        """
+        snapshot = store_control(snapshot_entry(self._state.slot, table), offset, self.mark, self._state.contact_ms)
         file = self._disk.create(self._path(offset))
         try:
             self._disk.truncate(file, 0)
-            write_at(self._disk, file, snapshot, 0)
+            write_at(self._disk, file, bytes(snapshot) + bytes(entries), 0)
             self._disk.fdatasync(file)
             self._disk.sync_dir(self.directory)
         except OSError:
             self._disk.unlink(self._path(offset))
             raise
-        self._file, self._segment, self.next_offset = file, offset, offset + 1
-        self._sizes[offset], self._last_ranks[offset] = len(snapshot), {}
-        self._synced = offset, len(snapshot)
+        size = len(snapshot) + len(entries)
+        self._file, self._segment = file, offset
+        self._sizes[offset], self._last_ranks[offset] = size, {}
+        self._synced = offset, size
+        return len(snapshot)
+
+    def _begin_next_segment(self) -> None:
+        self._begin_segment(self.next_offset, self._state.table)
+        self.next_offset += 1
 
     def _append_control(self, control: Control) -> None:
-        self._write(store_control(control, self.next_offset, self.mark, self._state.contact_ms))
+        entry = store_control(control, self.next_offset, self.mark, self._state.contact_ms)
+        try:
+            self._write(entry)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._reserve.give():
+                raise
+            self._write(entry)
         self._state.apply(control)
         self.next_offset += 1
 

@@ -19,7 +19,7 @@ import logging
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkaprod._core.queues.accumulator import Accumulator
 from kafkaprod._core.requests.drain import Drain
@@ -32,13 +32,13 @@ from kafkaprod._core.requests.journal_pass import (
 )
 from kafkaprod._core.requests.produce_request import ProduceRequest
 from kafkaprod._core.requests.restore import restore_batch, restore_partition
-from kafkaprod._core.requests.settlement import BatchRef, oldest_created_ms
+from kafkaprod._core.requests.settlement import BatchRef, incomplete_batches, oldest_created_ms
 from kafkaprod.errors import KafkaError
 from kafkaprod.spool.entries import RANK_MASK, Incarnation, SpooledPartition
 from kafkaprod.spool.journal import Journal
 from kafkaprod.spool.memory import BatchMemory
 from kafkaprod.spool.recovery import StoredBatch
-from kafkaprod.spool.syncing import Syncing
+from kafkaprod.spool.syncing import Syncing, SyncPolicy
 from kafkaprod.storage.disk import Disk
 from kafkaprod.text import counted
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 PASS_BYTES: Final = 1 << 20  # written at once
 BROKER_WINDOW: Final = 5  # batches of a partition that may be on their way
 MAX_EPOCH: Final = 32_767
+BEGIN_AGAIN_MS: Final = 10_000  # between tries to continue after a failure of the disk
 RETRY_MS: Final = 100  # after a write that found no room
 FREE_EVERY: Final = 64  # writes of progress
 NO_TOPIC_ID: Final = bytes(16)
@@ -70,18 +71,6 @@ class Sync:
         self.wake = wake
         self.is_over = False
         self.error: OSError | None = None
-
-
-class SyncPolicy(NamedTuple):
-    """`spool_sync`: whether what is sent was forced to the disk before, and how often the rest is; 0: never."""
-
-    is_each: bool
-    interval_ms: int
-
-    @classmethod
-    def parse(cls, text: str) -> SyncPolicy:
-        """Read the option."""
-        return cls(text == "each", int(text.partition(":")[2] or 0))
 
 
 class Spool:
@@ -123,6 +112,9 @@ class Spool:
         self._syncs: deque[Sync] = deque()
         self._full_until_ms = -1
         self._is_full = False
+        self._lacks_room = False
+        self._begin_again_ms = 0
+        self._progress: dict[int, tuple[int, int]] = {}  # what has its outcome, and could not be noted yet
         self._is_closed = False
         self._writes_until_free = FREE_EVERY
         self._first_ranks: dict[tuple[str, int], int] = {}  # of this process, by topic and partition
@@ -131,6 +123,16 @@ class Spool:
         self._oldest_restored_ms = sys.maxsize  # by its timestamp
         self._restore(now_ms)
         drain.needs_stored = True
+
+    @property
+    def may_send(self) -> bool:
+        """Whether more may be sent: not while outcomes find no room on the disk.
+
+        Of a partition that has more than five batches in its topic without a later process's knowing it, some would be
+        there twice.
+        A disk that has failed for another reason holds nothing up: a later process cannot read it either.
+        """
+        return not (self._progress and self._lacks_room)
 
     @property
     def is_full(self) -> bool:
@@ -254,6 +256,8 @@ class Spool:
     def _store(self, now_us: int) -> float:
         now_ms = now_us // 1000
         try:
+            if self._journal.failure is not None:
+                self._begin_again(now_ms)
             self._note_progress()
         except OSError as error:
             self._on_failure(error, now_ms)
@@ -291,9 +295,9 @@ class Spool:
         """Write what was collected, and let it be sent."""
         collected = self._pass
         try:
-            segment, position = self._journal.append(memoryview(collected), collected.next_offset, collected.ends())
-            if self._policy.is_each:
-                self._journal.sync()
+            segment, position = self._journal.append(
+                memoryview(collected), collected.next_offset, collected.ends(), syncs=self._policy.is_each
+            )
         except OSError:
             collected.undo()
             raise
@@ -302,17 +306,33 @@ class Spool:
             self._syncing.note_write()
 
     def _note_progress(self) -> None:
-        resolved = {reference: (rank, offset) for reference, rank, offset in take_progress(self._accumulator)}
-        if not resolved:
+        self._progress |= {reference: (rank, offset) for reference, rank, offset in take_progress(self._accumulator)}
+        if not self._progress:
             return
-        self._journal.resolve(resolved, self._wall_ms())
+        self._journal.resolve(self._progress, self._wall_ms())
+        self._progress = {}
         self._writes_until_free -= 1
         if self._writes_until_free == 0 or self._is_full:
             self._writes_until_free = FREE_EVERY
             self._journal.free()
 
+    def _begin_again(self, now_ms: int) -> None:
+        """Let the journal continue in a new file, now and then. Raises OSError: it does not."""
+        failure = self._journal.failure
+        assert failure is not None
+        if now_ms < self._begin_again_ms:
+            raise failure
+        self._begin_again_ms = now_ms + BEGIN_AGAIN_MS
+        moved = self._journal.begin_again()
+        for ref in incomplete_batches(self._accumulator):
+            segment, position, _, _ = ref.place_in_journal
+            if ref.is_stored and segment == moved.old_segment and position >= moved.from_position:
+                ref.move_in_journal(moved.segment, position + moved.distance)
+        logger.warning("the spool %s continues in a new file after a failure of its disk: %s", self.directory, failure)
+
     def _on_failure(self, error: OSError, now_ms: int) -> None:
         """Write nothing for a moment: what is stored is sent, and the rest waits."""
+        self._lacks_room = error.errno in (errno.ENOSPC, errno.EDQUOT)
         self._full_until_ms = now_ms + RETRY_MS
         if not self._is_full:
             self._is_full = True

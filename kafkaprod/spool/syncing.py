@@ -1,8 +1,9 @@
-"""Forces a journal to the disk every so many milliseconds, on a thread of its own: nothing waits for it."""
+"""When a journal is forced to the disk, and the thread that does it every so many milliseconds; none waits for it."""
 
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from kafkaprod._core.machine.waking import Waiter
 from kafkaprod.clock import monotonic_ns
@@ -11,6 +12,18 @@ from kafkaprod.storage.disk import Disk
 from kafkaprod.threads import make_thread
 
 logger = logging.getLogger("kafkaprod.spool")
+
+
+class SyncPolicy(NamedTuple):
+    """`spool_sync`: whether what is sent was forced to the disk before, and how often the rest is; 0: never."""
+
+    is_each: bool
+    interval_ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> SyncPolicy:
+        """Read the option."""
+        return cls(text == "each", int(text.partition(":")[2] or 0))
 
 
 class Syncing:
@@ -59,9 +72,7 @@ class Syncing:
         try:
             self._disk.fdatasync(what.file)
         except OSError as error:
-            self._journal.fail(error)
-            logger.error(
-                "the spool %s takes no more records, as the disk has refused a sync: %s", what.file.path, error
-            )
+            self._journal.fail(what, error)
+            logger.error("the disk has refused a sync of the spool's file %s: %s", what.file.path, error)
         else:
             self._journal.note_synced(what, started_ns)

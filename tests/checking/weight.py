@@ -42,7 +42,7 @@ BUDGETS: Final = {
     "compat": 3520,
     "compression": 360,
     "config": 3120,
-    "engine": 5320,
+    "engine": 5330,
     "hooks": 780,
     "intake": 710,
     "loader": 1430,
@@ -60,7 +60,7 @@ BUDGETS: Final = {
     "security": 1110,
     "single modules": 1140,
     "spark": 2120,
-    "spool": 1190,
+    "spool": 1330,
     "storage": 440,
     "tables": 1090,
 }

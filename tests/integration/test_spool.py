@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,8 @@ from kafkaprod.broker.embedding.faults import close_after_handling, hold, reply_
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BufferFullError, ConfigError, DeliveryDelayedError, DeliveryFailedError, PurgedError
 from kafkaprod.protocol.error_codes import ErrorCode
+from kafkaprod.storage.disk import Disk, LogFile
+from tests.support.broker.fixtures_broker import wait_until
 
 LIMIT_S = 60
 PARTITIONS = 3
@@ -239,6 +244,103 @@ def test_records_are_purged_behind_those_in_flight_and_the_rest_is_sent_in_order
         rule.release()
         producer.flush(LIMIT_S)
         assert [record.value for record in broker.records("orders")] == [b"%d" % number for number in (*range(6), 7)]
+
+
+class SpoiledDisk:
+    """Refuses calls of a kind for files of spools while it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: dict[str, int] = {}
+        self.refusals = 0
+        for name in ("pwrite", "fdatasync"):
+            monkeypatch.setattr(Disk, name, self._refusing(name, getattr(Disk, name)))
+
+    def _refusing(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse_or_call(disk: Disk, file: LogFile, *arguments: Any) -> Any:
+            if name in self.errors and "slot-" in file.path:
+                self.refusals += 1
+                raise OSError(self.errors[name], os.strerror(self.errors[name]), file.path)
+            return call(disk, file, *arguments)
+
+        return refuse_or_call
+
+
+def test_a_disk_that_is_full_ten_times_costs_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SpoiledDisk(monkeypatch)
+    options: dict[str, object] = {"spool_dir": tmp_path / "spool", "linger_ms": 0, "batch_size": 500}
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        with Producer(options, bootstrap_servers=broker.bootstrap_servers) as producer:
+            count = 0
+            for _ in range(10):
+                for _ in range(2):
+                    for number in range(count, count + 60):
+                        producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
+                    count += 60
+                    if disk.errors:
+                        wait_until(lambda: disk.refusals, "a refused write")
+                        with pytest.raises(TimeoutError):
+                            producer.sync(0.05)
+                        disk.errors.clear()
+                    else:
+                        disk.errors["pwrite"], disk.refusals = errno.ENOSPC, 0
+            producer.flush(LIMIT_S)
+        assert numbers_by_partition(broker.records("orders")) == expected(count)
+
+
+def test_no_more_is_sent_than_the_next_process_can_tell_while_outcomes_find_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SpoiledDisk(monkeypatch)
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        options: dict[str, object] = {"bootstrap_servers": broker.bootstrap_servers, "spool_dir": tmp_path / "spool"}
+        producer = Producer(options, linger_ms=0, batch_size=0)
+        producer.send("orders", b"0", partition=0).result(LIMIT_S)
+        producer.sync(LIMIT_S)
+        broker.kill()
+        for number in range(3, 120, PARTITIONS):
+            producer.send("orders", b"%d" % number, partition=0)
+        producer.sync(LIMIT_S)
+        disk.errors["pwrite"] = errno.ENOSPC
+        broker.restore()
+        wait_until(lambda: len(broker.records("orders")) > 1, "some of them")
+        with pytest.raises(TimeoutError):
+            producer.flush(1.0)
+        producer.close(0)
+        disk.errors.clear()
+        with Producer(options) as successor:
+            successor.flush(LIMIT_S)
+            assert successor.engine.spool is not None
+            assert successor.engine.spool.doubtful_count == 0
+        assert numbers_by_partition(broker.records("orders"))[0] == expected(120)[0]
+
+
+def test_after_a_refused_sync_records_are_stored_in_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SpoiledDisk(monkeypatch)
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        options: dict[str, object] = {"bootstrap_servers": broker.bootstrap_servers, "spool_dir": tmp_path / "spool"}
+        producer = Producer(options, linger_ms=0, spool_sync="interval:10")
+        for number in range(3):
+            producer.send("orders", b"%d" % number, partition=number)
+        producer.flush(LIMIT_S)
+        producer.sync(LIMIT_S)
+        broker.kill()
+        disk.errors["fdatasync"] = errno.EIO
+        for number in range(3, 30):
+            producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
+        wait_until(lambda: disk.refusals >= 2, "a new file that the disk refuses, too")
+        assert producer.metrics()["producer-metrics"]["spool-state"] == 3
+        disk.errors.clear()
+        monkeypatch.setattr(producer.engine.spool, "_begin_again_ms", 0)  # else in ten seconds
+        for number in range(30, 60):
+            producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
+        producer.sync(LIMIT_S)
+        assert "continues in a new file after a failure of its disk" in caplog.text
+        producer.close(0)
+        broker.restore()
+        assert finish(broker.bootstrap_servers, tmp_path / "spool", 60, 3) == 57
+        assert numbers_by_partition(broker.records("orders")) == expected(63)
 
 
 def test_producers_of_one_directory_have_a_slot_each(tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def first_unloaded(Accumulator accumulator not None, Py_ssize_t most_bytes, set 
     be on their way at a time.
 
     Args:
-        most_bytes: Most bytes of batches in queues that have got their bytes again, with those that are returned; the first one is
-            returned however large it is.
+        most_bytes: Most bytes of batches in queues that have got their bytes again, with those that are returned; the first
+            one is returned however large it is.
         nodes: Ids of the leaders that can be sent to.
     """
     cdef TopicQueues topic

@@ -127,6 +127,14 @@ cdef class BatchRef:
         cdef Batch *b = self.batch
         return b.journal_segment, b.journal_position, b.journal_bytes, b.journal_rank
 
+    def move_in_journal(self, int64_t segment, int32_t position):
+        """Note that its entry is there now."""
+        cdef Batch *b = self.batch
+        mutex_lock(&b.partition.lock)
+        b.journal_segment = segment
+        b.journal_position = position
+        mutex_unlock(&b.partition.lock)
+
     @property
     def partition_needs_new_epoch(self):
         """Whether a sequence of its partition may be missing from the log."""

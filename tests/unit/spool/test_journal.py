@@ -12,8 +12,9 @@ import pytest
 
 from kafkaprod.errors import ConfigError, IllegalStateError
 from kafkaprod.spool.entries import FORMAT_VERSION, RANK_MASK, Incarnation, JournalPlace
-from kafkaprod.spool.journal import CONTROL_RESERVE_BYTES, DAMAGED_SUFFIX, Journal
+from kafkaprod.spool.journal import DAMAGED_SUFFIX, Journal
 from kafkaprod.spool.recovery import Recovered, recover
+from kafkaprod.spool.reserve import CONTROL_RESERVE_BYTES
 from kafkaprod.storage.batch_header import parse_header, seal_header
 from kafkaprod.storage.disk import Disk
 from tests.support.broker.fixtures_log import FaultyDisk, failing, flip_bit, make_batch
@@ -170,6 +171,73 @@ def spoiled(data: bytes) -> dict[str, bytes]:
     for start in range(0, len(data), 31):
         found[f"hole at {start}"] = data[:start] + bytes(min(97, len(data) - start)) + data[start + 97 :]
     return found
+
+
+@pytest.mark.parametrize("truncates", [True, False])
+def test_what_a_refused_sync_may_have_lost_is_written_again_elsewhere(tmp_path: Path, truncates: bool) -> None:
+    refused = {"fdatasync"}
+
+    def fail(name: str, path: str) -> int | None:
+        is_refused = name in refused and (name == "fdatasync" or path.endswith(f"{0:020d}.log"))
+        return errno.EIO if is_refused else None
+
+    journal = open_journal(tmp_path, disk=(disk := FaultyDisk()))
+    orders = journal.enter("orders", TOPIC_ID, 0, 1)
+    append(journal, orders, batch_of("a"))
+    journal.sync()
+    bills = journal.enter("bills", TOPIC_ID, 5, 6)
+    append(journal, bills, batch_of("b"))
+    append(journal, orders, batch_of("c", "d"))
+    journal.begin_incarnations([])
+    append(journal, orders, batch_of("e"))
+    resolve(journal, orders, 1, 9)
+    place = append(journal, bills, batch_of("f"))
+    assert place == 1
+    end = journal.size_bytes
+    disk.fail = fail
+    with pytest.raises(OSError, match="Input/output"):
+        journal.sync()
+    with pytest.raises(OSError, match="has failed before"):
+        append(journal, orders, batch_of("g"))
+    with pytest.raises(OSError, match="Input/output"):  # nor does a new file take it
+        journal.begin_again()
+    assert journal.failure is not None
+    refused.clear()
+    if not truncates:
+        refused.add("truncate")
+    moved = journal.begin_again()
+    assert (moved.old_segment, journal.failure) == (0, None)
+    last = images(tmp_path)[0][end - len(batch_of("f")) : end] if not truncates else None
+    entry = journal.read(moved.segment, end - len(batch_of("f")) + moved.distance, len(batch_of("f")))
+    assert parse_header(entry).producer_id == bills
+    assert last is None or entry[12:] == last[12:]  # but for its offset
+    assert append(journal, orders, batch_of("h")) == 4
+    journal.close()
+    found = recovered(images(tmp_path))
+    assert (ranks(found), found.damaged, found.lost) == ({orders: [1, 2, 3, 4], bills: [0, 1]}, set(), {})
+    assert recovered(images(tmp_path), by_headers=True) == found
+
+
+def test_a_full_disk_has_room_for_outcomes_and_gives_back_what_they_free(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    journal = open_journal(tmp_path, segment_bytes=200, disk=disk)
+    orders = journal.enter("orders", TOPIC_ID, 0, 1)
+    for value in "abc":
+        append(journal, orders, batch_of(value))
+    names = sorted(images(tmp_path))
+    disk.capacity = 0
+    unlink = disk.unlink
+
+    def unlink_and_gain(path: str) -> None:
+        disk.capacity = (disk.capacity or 0) + os.path.getsize(path)
+        unlink(path)
+
+    disk.unlink = unlink_and_gain  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="No space"):
+        append(journal, orders, batch_of("d"))
+    resolve(journal, orders, 3, 2)
+    assert len(images(tmp_path)) < len(names)
+    assert append(journal, orders, batch_of("d")) == 3
 
 
 def test_headers_alone_say_what_all_bytes_say_or_leave_it_to_them(tmp_path: Path) -> None:
