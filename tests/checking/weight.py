@@ -47,7 +47,7 @@ BUDGETS: Final = {
     "intake": 710,
     "loader": 1430,
     "loader/finding": 1010,
-    "loader/formats": 2950,
+    "loader/formats": 3020,
     "loader/opening": 1950,
     "loader/positions": 900,
     "loader/reports": 220,

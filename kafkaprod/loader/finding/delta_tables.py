@@ -108,7 +108,8 @@ def _errors_of(directory: str, version: int | None) -> Iterator[None]:
         raise
     except (DeltaError, ValueError, OSError) as error:
         which = "" if version is None else f" of version {version}"
-        raise LoadRefusedError(f"{directory} is not a whole Delta table{which}: {error}") from error
+        why = " ".join(str(error).partition("\n   0: ")[0].split())[:300]  # behind it is how deltalake came there
+        raise LoadRefusedError(f"{directory} is not a whole Delta table{which}: {why}") from error
 
 
 def _check_features(table: DeltaTable, directory: str) -> None:

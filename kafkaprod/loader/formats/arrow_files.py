@@ -18,6 +18,7 @@ from kafkaprod.loader.formats.avro_files import AvroBlocks, read_avro
 from kafkaprod.loader.formats.avro_types import arrow_schema
 from kafkaprod.loader.formats.orc_footer import check_orc_footer
 from kafkaprod.loader.formats.parquet_footer import check_parquet_footer
+from kafkaprod.loader.formats.parquet_pages import WatchedPages, columns_of_words
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.formats.table_batches import BATCH_ROWS, blocks_of, checked_names, errors_of, readable, seekable
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
@@ -42,14 +43,21 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
     """Row groups before the row are not read."""
     import_pyarrow("Parquet")
     with seekable(source) as stream:
+        pages = WatchedPages(stream, source.name, plan.max_row_bytes)
         with errors_of(source):
-            file, stored_forms = _parquet_file(stream, source, plan)
+            file, stored_forms = _parquet_file(pages, source, plan)
         names = checked_names(source, plan, _schema_in_table(file.schema_arrow, source))
         _check_stored_forms(stored_forms, names, source)
+        if source.table_columns is None and plan.value != AVRO:
+            words = columns_of_words(file, {name for name in names if name not in plan.types})
+            if words:
+                with errors_of(source):
+                    file, _ = _parquet_file(pages, source, plan, words)
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
             first += file.metadata.row_group(groups.pop(0)).num_rows
+        pages.watch(file.metadata, groups)
         columns = None if names == file.schema_arrow.names else names
         if source.table_columns is None:
             batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
@@ -60,8 +68,15 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
         yield from blocks_of(source, plan, readable(source, batches, names), first, row)
 
 
-def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> tuple[Any, dict[str, str]]:
-    """Return the file, and the types of columns that pyarrow shows as what they are stored as."""
+def _parquet_file(stream: Any, source: Source, plan: RowPlan, words: Sequence[str] = ()) -> tuple[Any, dict[str, str]]:
+    """Return the file, and the types of columns that pyarrow shows as what they are stored as.
+
+    Args:
+        stream: The file.
+        source: The input.
+        plan: What becomes of rows.
+        words: Columns whose values are kept once, as in the file, and not written out for each row.
+    """
     import pyarrow.parquet as pq
 
     stored_forms = check_parquet_footer(stream, source.name)
@@ -73,6 +88,7 @@ def _parquet_file(stream: Any, source: Source, plan: RowPlan) -> tuple[Any, dict
         page_checksum_verification=True,
         coerce_int96_timestamp_unit=unit,
         pre_buffer=False,
+        read_dictionary=list(words) or None,
         buffer_size=COLUMN_BUFFER_BYTES,
     )
     return file, stored_forms

@@ -81,10 +81,11 @@ def _inner_types(kind: Any) -> Iterator[Any]:
     yield kind
     if hasattr(kind, "storage_type"):
         yield from _inner_types(kind.storage_type)
+    elif kind.num_fields:  # a list has its items' type here and as `value_type`: once, or 30 levels are 2^30 types
+        for place in range(kind.num_fields):
+            yield from _inner_types(kind.field(place).type)
     elif hasattr(kind, "value_type"):
         yield from _inner_types(kind.value_type)
-    for place in range(kind.num_fields):
-        yield from _inner_types(kind.field(place).type)
 
 
 def _reasons(kind: Any, path: str, *, is_inner: bool) -> Iterator[str]:

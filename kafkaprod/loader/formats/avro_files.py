@@ -26,6 +26,7 @@ LARGE_BLOCK_BYTES: Final = 64 << 10  # compressed: it is decoded by itself
 GROUP_ROWS: Final = 65_536
 GROUP_BYTES: Final = 2 << 20  # decompressed
 MOST_HEADER_BYTES: Final = 16 << 20
+MOST_HEADER_ENTRIES: Final = 10_000
 MOST_EMPTY_RECORDS: Final = 1 << 20
 """Values of a block beyond one a byte: those of nulls take none, and a few bytes could have any number of them."""
 _LONGEST_NUMBER: Final = 10  # bytes
@@ -52,9 +53,15 @@ class AvroBlocks:
         if self._take(len(MAGIC)) != MAGIC:
             raise LoadError(f"{name} is not an Avro file: its first bytes are not those of one")
         self._metadata: dict[str, bytes] = {}
+        entry_count = 0
         while count := self._number():
             if count < 0:  # the bytes of the part follow
                 count, _ = -count, self._number()
+            entry_count += count
+            if entry_count > MOST_HEADER_ENTRIES:
+                raise LoadError(
+                    f"{name} is damaged: its header has {entry_count:,} entries, more than {MOST_HEADER_ENTRIES:,}"
+                )
             for _ in range(count):
                 key = self._bytes().decode(errors="backslashreplace")
                 self._metadata[key] = self._bytes()

@@ -23,6 +23,7 @@ from kafkaprod.loader.formats.arrow_casts import type_named
 from kafkaprod.loader.formats.arrow_rows import import_pyarrow, table_block
 from kafkaprod.loader.formats.csv_heads import find_head, has_comment, split_without_comments
 from kafkaprod.loader.formats.csv_types import exact_column, inferred_types
+from kafkaprod.loader.formats.limits import check_schema
 from kafkaprod.loader.formats.lines import LineCounter
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.formats.text import Cut, Piece, TextBytes, pieces, text_start
@@ -175,7 +176,9 @@ class CsvReader:
             raise LoadRefusedError(
                 f"{self._source.name}: the first line has no column names: {_MALFORMED[header.malformed[0]]}"
             )
-        self._names = self._header(Column.from_views(header.views, [text], name="value")[0] or b"")
+        row = Column.from_views(header.views, [text], name="value")[0] or b""
+        check_schema(row.count(self._options.separator.encode()), 1, self._source.name)
+        self._names = self._header(row)
         self._check_separator(self._names)
         self._check_width(self._names, text[header.used :])
         self._check_names(self._names)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INT: Final = r"^(-?[1-9][0-9]*|0)$"
 NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _SAFE_LENGTH: Final = 15  # so many digits a double keeps always
+_LONGEST_INT64: Final = 20  # characters; int() raises ValueError for thousands of digits
 _LONG_OR_POWER: Final = rf"^.{{{_SAFE_LENGTH + 1},}}$|[eE]|^-0"
 
 
@@ -75,7 +76,7 @@ def exact_column(texts: pa.Array, name: str, kind: pa.DataType, nulls: list[str]
 
 
 def _is_int64(text: str) -> bool:
-    return -(1 << 63) <= int(text) < 1 << 63
+    return len(text) <= _LONGEST_INT64 and -(1 << 63) <= int(text) < 1 << 63
 
 
 def _is_double(text: str) -> bool:

@@ -25,6 +25,8 @@ MOST_DEPTH: Final = 64
 MOST_RATIO: Final = 200  # of the bytes in a file to those that are in it when it is decompressed
 LEAST_CONTENT_BYTES: Final = 1 << 30
 NULL_BYTES: Final = 4  # as JSON
+VIEWED_BYTES: Final = 64 << 20  # of a batch's views that are validated at a time
+MOST_VIEWED_BYTES: Final = 1 << 30
 _MOST_REPEATED: Final = 1 << 20
 
 Sizes = NDArray[np.int64] | int  # of each value of an array; a number: all have it
@@ -74,6 +76,58 @@ def row_sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
     for column in batch.columns:
         total += _sizes(column)
     return total
+
+
+def parts_of_views(batch: pa.RecordBatch, source: str) -> Iterator[pa.RecordBatch]:
+    """Yield the parts of a batch that was not validated yet, so that no part is of many views of the same bytes.
+
+    Args:
+        batch: The batch.
+        source: The name of the input.
+
+    Raises:
+        LoadError: Views inside of lists and structs are of too many bytes.
+    """
+    from pyarrow import types
+
+    lengths: Any = None
+    for column in batch.columns:
+        is_view = types.is_string_view(column.type) or types.is_binary_view(column.type)
+        if is_view and len(column):
+            lengths = _view_lengths(column) + (0 if lengths is None else lengths)
+        elif (viewed := _viewed_bytes(column)) > MOST_VIEWED_BYTES:
+            raise LoadError(
+                f"{source} has views of {viewed:,} bytes inside of a batch's lists or structs, and "
+                f"{MOST_VIEWED_BYTES:,} may be there: write smaller batches"
+            )
+    if lengths is None:
+        yield batch
+        return
+    ends = np.cumsum(lengths)
+    start = 0
+    while start < batch.num_rows:
+        before = ends[start - 1] if start else 0
+        end = max(int(np.searchsorted(ends, before + VIEWED_BYTES, "right")), start + 1)
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _viewed_bytes(array: Any) -> int:
+    """Return how many bytes all views in an array have together."""
+    from pyarrow import types
+
+    kind: Any = array.type
+    if hasattr(kind, "storage_type"):
+        return _viewed_bytes(array.storage)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return int(_view_lengths(array).sum()) if len(array) else 0
+    if types.is_dictionary(kind):
+        return _viewed_bytes(array.dictionary)
+    if types.is_struct(kind) or types.is_union(kind):
+        return sum(_viewed_bytes(array.field(i)) for i in range(kind.num_fields))
+    if types.is_map(kind):
+        return _viewed_bytes(array.keys) + _viewed_bytes(array.items)
+    return _viewed_bytes(array.values) if types.is_nested(kind) or types.is_run_end_encoded(kind) else 0
 
 
 def _sizes(array: pa.Array) -> Sizes:
@@ -126,8 +180,13 @@ def _view_sizes(array: Any) -> Sizes:
     data = array.buffers()[1]
     if data is None or not len(array):
         return NULL_BYTES
-    lengths = np.frombuffer(data, dtype=np.int32)[::4][array.offset : array.offset + len(array)].astype(np.int64)
-    return np.where(_is_valid(array), lengths, NULL_BYTES)
+    return np.where(_is_valid(array), _view_lengths(array), NULL_BYTES)
+
+
+def _view_lengths(array: Any) -> NDArray[np.int64]:
+    """Return the length of each view, for nulls too; the array has values."""
+    lengths = np.frombuffer(array.buffers()[1], dtype=np.int32)[::4][array.offset : array.offset + len(array)]
+    return np.maximum(lengths, 0).astype(np.int64)
 
 
 def _numbers(array: Any) -> NDArray[np.int64]:

@@ -82,7 +82,7 @@ def check_parquet_footer(stream: Any, name: str) -> dict[str, str]:
             footer = stream.read(length)
     found = _Footer()
     try:
-        why = found.contradiction(_Compact(footer))
+        why = found.contradiction(CompactReader(footer))
     except _BROKEN:
         stream.seek(0)
         return {}
@@ -106,7 +106,7 @@ class _Footer:
         self._end = len(MAGIC)  # of the parts of the file
         self._bloom_filters: set[int] = set()  # places of those whose lengths are not known
 
-    def contradiction(self, data: _Compact) -> str:
+    def contradiction(self, data: CompactReader) -> str:
         """Return what a footer says in two ways; empty: nothing. Raises one of _BROKEN."""
         rows: int | None = None
         group_rows: list[int] = []
@@ -134,7 +134,7 @@ class _Footer:
             return f"its footer has {rows:,} rows, and row groups of {sum(group_rows):,}"
         return ""
 
-    def _take_schema(self, data: _Compact) -> str:
+    def _take_schema(self, data: CompactReader) -> str:
         count = data.list_count()
         if count > MOST_ELEMENTS:
             return f"its schema has {count:,} elements, more than {MOST_ELEMENTS:,}"
@@ -149,7 +149,7 @@ class _Footer:
                     return f"its schema has two types for column {_shown(path)}"
         return ""
 
-    def _take_group(self, data: _Compact, number: int) -> tuple[int, str]:
+    def _take_group(self, data: CompactReader, number: int) -> tuple[int, str]:
         """Read a row group; return its rows, and what contradicts the schema."""
         rows: int | None = None
         has_columns = False
@@ -193,7 +193,7 @@ class _Footer:
         last = max(self._bloom_filters, default=0)
         if last >= self._end:
             stream.seek(last)
-            head = _Compact(stream.read(_BLOOM_HEADER_BYTES))
+            head = CompactReader(stream.read(_BLOOM_HEADER_BYTES))
             try:
                 self._end = last + head.struct({1: _WHOLE})[1] + head.at
             except _BROKEN:
@@ -239,16 +239,17 @@ def _stored_form(element: dict[int, Any]) -> str:
     return f"number {unknown} of parquet.thrift" if unknown > _LAST_KNOWN else ""
 
 
-class _Compact:
+class CompactReader:
     """Reads Thrift's compact protocol: structs as dicts by field number. Raises IndexError or ValueError at damage.
 
     Args:
-        data: Begins with a struct.
+        data: Has a struct.
+        at: Where.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, at: int = 0) -> None:
         self._data = data
-        self.at = 0
+        self.at = at
 
     def fields(self) -> Iterator[tuple[int, int]]:
         """Yield number and kind of each field of a struct; who takes one reads or skips its value before the next."""

@@ -13,7 +13,7 @@ import numpy as np
 from kafkaprod.loader.formats.arrow_casts import cast_columns, cast_schema
 from kafkaprod.loader.formats.arrow_forms import check_forms, names_to_read
 from kafkaprod.loader.formats.arrow_rows import import_pyarrow, table_block
-from kafkaprod.loader.formats.limits import most_content_bytes, row_sizes, shortages_named
+from kafkaprod.loader.formats.limits import most_content_bytes, parts_of_views, row_sizes, shortages_named
 from kafkaprod.loader.formats.rows import RowBlock
 from kafkaprod.loader.opening.errors import LoadError, check_fields
 from kafkaprod.loader.opening.opening import open_source
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS: Final = 65_536
+MOST_ROWS: Final = 1 << 20  # of a batch, that are looked at at a time
 BATCH_BYTES: Final = 16 << 20  # of a table, at a time
 MEMORY_BYTES: Final = 64 << 20  # of a file's copy that is held in memory
 COPY_BYTES: Final = 1 << 20
@@ -49,8 +50,10 @@ def readable(source: Source, batches: Iterator[pa.RecordBatch], names: list[str]
                 return
             if batch.schema.names != names:
                 batch = batch.select(names)
-            batch.validate(full=True)  # else a damaged offset sends what is beside the batch in memory
-        yield batch
+        for part in parts_of_views(batch, source.name):
+            with errors_of(source):
+                part.validate(full=True)  # else a damaged offset sends what is beside the batch in memory
+            yield part
 
 
 def blocks_of(
@@ -65,7 +68,7 @@ def blocks_of(
         first: The number of their first row.
         row: Rows before this one are left out.
     """
-    for batch in batches:
+    for batch in _in_parts(batches):
         for start, count in _steps(batch, source, plan.max_row_bytes, first):
             part = batch.slice(start, count)
             begin = max(row - first, 0)
@@ -73,6 +76,13 @@ def blocks_of(
                 rows, reasons = cast_columns(part.slice(begin), plan.types)
                 yield table_block(source, plan, rows, first + begin, bad=reasons)
             first += part.num_rows
+
+
+def _in_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut batches whose rows alone would need memory: those of a column of nulls have no bytes at all."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, MOST_ROWS):
+            yield batch.slice(start, MOST_ROWS)
 
 
 def _steps(batch: pa.RecordBatch, source: Source, max_row_bytes: int, first: int) -> Iterator[tuple[int, int]]:

@@ -175,6 +175,16 @@ def test_a_version_that_is_not_there_and_a_damaged_log_are_refused(tmp_path: Pat
         find_sources([name])
 
 
+def test_how_the_library_came_to_an_error_is_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020}.json").write_bytes(b"[" * 100)
+    with pytest.raises(LoadRefusedError, match=r"is not a whole Delta table: .*Json error") as refused:
+        find_sources([str(tmp_path)])
+    assert "<unknown>" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_version_whose_files_were_removed_is_refused(tmp_path: Path) -> None:
     name = make(tmp_path)
     table = DeltaTable(name)

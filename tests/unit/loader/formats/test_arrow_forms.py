@@ -118,3 +118,12 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadRefusedError, match=r"x\.arrow has two columns 'a'"):
         records(path, ReadOptions(RowPlan("")))
     assert records(path, ReadOptions(RowPlan(""), columns=["b"])) == [(None, b'{"b":3}')]
+
+
+def test_types_that_are_nested_deeply_are_looked_at_once(tmp_path: Path) -> None:
+    array = pa.array([1])
+    for _ in range(45):
+        array = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), array)
+    path = arrow_file(tmp_path / "a.arrow", pa.table({"a": array}))
+    (source,) = find_sources([str(path)])
+    assert check_columns(source, ReadOptions(RowPlan(""))) == set()

@@ -26,6 +26,7 @@ from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.reading import values_of
+from tests.support.loader.worst_inputs import avro_head
 
 ID = "189f9591-975a-4c82-8d8b-1f5fdd00b32c"
 MARK = b"the mark of file"
@@ -109,6 +110,14 @@ def test_rows_that_are_no_records_and_types_within_themselves_are_refused(tmp_pa
     write(tmp_path / "b.avro", [{"name": "next", "type": ["null", "row"]}], [{"next": None}])
     with pytest.raises(LoadRefusedError, match=r"its type 'shop.row' contains itself"):
         values_of(tmp_path / "b.avro")
+
+
+def test_a_header_of_many_entries_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    entries = {f"k{i}": b"" for i in range(10_001)}
+    path.write_bytes(avro_head({"type": "record", "name": "r", "fields": []}, more=entries))
+    with pytest.raises(LoadError, match=r"its header has 10,003 entries, more than 10,000"):
+        values_of(path)
 
 
 def test_a_cut_and_a_wrong_mark_are_noticed(tmp_path: Path) -> None:

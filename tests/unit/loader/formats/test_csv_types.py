@@ -11,8 +11,10 @@ import pytest
 from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.formats import text
 from kafkaprod.loader.formats.readers import ReadOptions, read_rows
+from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.tables.row_plan import RowPlan
+from tests.support.loader.reading import values_of
 
 PIECE_BYTES = 256
 COUNT = 400  # rows, some thirty pieces
@@ -153,3 +155,16 @@ def test_json_rows_keep_the_text_of_their_values(tmp_path: Path, name: str) -> N
     assert [block.value[i] for block in blocks for i in range(block.row_count) if block.value is not None] == [
         row.encode() for row in rows
     ]
+
+
+def test_a_number_of_thousands_of_digits_stays_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "PIECE_BYTES", 1 << 20)
+    (tmp_path / "a.csv").write_text(f"a,b\n{'1' * 5000},1\n")
+    values = values_of(tmp_path / "a.csv", ReadOptions(RowPlan(""), infer_types=True))
+    assert values == [b'{"a":"%s","b":1}' % (b"1" * 5000)]
+
+
+def test_a_header_of_too_many_names_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("," * 65_537 + "\n")
+    with pytest.raises(LoadRefusedError, match=r"its schema has more than 65,536 types"):
+        values_of(tmp_path / "a.csv")

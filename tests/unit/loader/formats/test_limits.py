@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.formats import limits, table_batches
 from kafkaprod.loader.formats.limits import row_sizes, shortages_named
-from kafkaprod.loader.formats.readers import ReadOptions
+from kafkaprod.loader.formats.readers import ReadOptions, read_rows
 from kafkaprod.loader.opening.errors import LoadError
 from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.reading import values_of
@@ -73,6 +74,46 @@ def test_a_value_of_many_rows_is_written_out_in_parts(
     assert values_of(path) == [b'{"a":"%s"}' % (b"x" * 100)] * 1000
     assert max(parts) <= 100
     assert len(parts) < 15
+
+
+def views_of_one_text(count: int, size: int) -> pa.Array:
+    view = size.to_bytes(4, "little") + b"xxxx" + bytes(8)
+    buffers = [None, pa.py_buffer(view * count), pa.py_buffer(b"x" * size)]
+    return pa.Array.from_buffers(pa.string_view(), count, buffers)
+
+
+def test_views_of_one_long_text_are_not_validated_before_the_first_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "VIEWED_BYTES", 10_000)
+    parts = list(limits.parts_of_views(pa.record_batch([views_of_one_text(1000, 3000)], ["a"]), "a"))
+    assert [part.num_rows for part in parts] == [3] * 333 + [1]
+    path = written(tmp_path / "a.arrow", views_of_one_text(100, 200_000))
+    with pytest.raises(LoadError, match="row 1 has more than 100,000 bytes"):
+        values_of(path, ReadOptions(RowPlan("", max_row_bytes=100_000)))
+    assert values_of(written(tmp_path / "b.arrow", views_of_one_text(10, 3000))) == [b'{"a":"%s"}' % (b"x" * 3000)] * 10
+
+
+def test_views_of_one_text_inside_of_lists_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_VIEWED_BYTES", 100_000)
+    views = views_of_one_text(1000, 3000)
+    inner = [
+        pa.ListArray.from_arrays(pa.array([0, 1000], pa.int32()), views),
+        pa.StructArray.from_arrays([views], ["x"]),
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), views),
+    ]
+    for array in inner:
+        with pytest.raises(LoadError, match="has views of 3,000,000 bytes inside of a batch's lists or structs"):
+            values_of(written(tmp_path / "a.arrow", array))
+
+
+def test_rows_of_nulls_are_looked_at_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_batches, "MOST_ROWS", 100)
+    assert values_of(written(tmp_path / "a.arrow", pa.nulls(250))) == [b'{"a":null}'] * 250
+    options = ReadOptions(RowPlan(""))
+    nulls = pa.Array.from_buffers(pa.null(), (1 << 31) - 1, [None])
+    (source,) = find_sources([str(written(tmp_path / "b.arrow", nulls))])
+    assert next(read_rows(source, options)).row_count == 100
 
 
 def test_rows_before_one_that_is_too_long_are_read(tmp_path: Path) -> None:
