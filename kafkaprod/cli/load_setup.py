@@ -13,7 +13,7 @@ from kafkaprod.admin.topics import create_topic, demand_topic, find_topic, is_mi
 from kafkaprod.cli.load_arguments import expected_of
 from kafkaprod.cli.load_changes import changed_options
 from kafkaprod.cli.producer_arguments import make_config
-from kafkaprod.config import options_for_topic
+from kafkaprod.config import ProducerConfig, options_for_topic
 from kafkaprod.errors import BrokerError, ConfigError, KafkaError, TopicNotFoundError
 from kafkaprod.loader.attempt import LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink, DeadLetterFile, DeadLetterTopic, Skip, Stop
@@ -165,6 +165,11 @@ def check_on_error(on_error: str) -> None:
     kind, _, target = on_error.partition("=")
     if on_error not in ("stop", "skip") and (kind != "dead-letter" or target in ("", TOPIC_PREFIX)):
         raise ConfigError(f"--on-error {on_error!r}: use stop, skip, dead-letter=FILE or dead-letter=topic:NAME")
+    if kind != "dead-letter" or target.startswith(TOPIC_PREFIX):
+        return
+    directory = os.path.dirname(os.path.abspath(target))
+    if os.path.isdir(target) or not os.access(target if os.path.exists(target) else directory, os.W_OK):
+        raise ConfigError(f"the dead-letter file {target} cannot be written: is {directory} a directory of yours?")
 
 
 def check_report(options: argparse.Namespace) -> None:
@@ -225,12 +230,14 @@ def dead_letter_file(options: argparse.Namespace) -> str | None:
 
 
 def check_topics(client: ClusterClient, options: argparse.Namespace) -> None:
-    """Find or create the topic, and the topic of dead letters. Raises LoadError, KafkaError."""
-    _check_topic(client, options.topic, options.create_topic)
+    """Find the topic of dead letters, and find or create the topic. Raises LoadError, KafkaError."""
     kind, _, target = options.on_error.partition("=")
-    if kind != "dead-letter" or not target.startswith(TOPIC_PREFIX):
-        return
-    name = target.removeprefix(TOPIC_PREFIX)
+    if kind == "dead-letter" and target.startswith(TOPIC_PREFIX):
+        _check_dead_letter_topic(client, target.removeprefix(TOPIC_PREFIX))
+    _check_topic(client, options.topic, options.create_topic, options.partition)
+
+
+def _check_dead_letter_topic(client: ClusterClient, name: str) -> None:
     try:
         demand_topic(client, name)
     except TopicNotFoundError as error:
@@ -239,7 +246,7 @@ def check_topics(client: ClusterClient, options: argparse.Namespace) -> None:
         ) from error
 
 
-def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> None:
+def _check_topic(client: ClusterClient, topic: str, partitions: int | None, partition: int | None) -> None:
     try:
         find_topic(client, topic)
     except BrokerError as error:
@@ -249,6 +256,10 @@ def _check_topic(client: ClusterClient, topic: str, partitions: int | None) -> N
             raise LoadError(
                 f"topic {topic!r} does not exist: create it with --create-topic [PARTITIONS], or with "
                 f"`kafkaprod topics create {topic}`"
+            ) from error
+        if partition is not None and 0 < partitions <= partition:
+            raise ConfigError(
+                f"--create-topic {partitions} makes partitions 0 to {partitions - 1}, but no partition {partition}"
             ) from error
         create_topic(client, topic, partitions)
 
@@ -262,6 +273,14 @@ def _retention_ms(topic: Mapping[str, str | None]) -> int | None:
     return None if kept_ms < 0 else kept_ms
 
 
+def check_delivery(producer_options: dict[str, Any]) -> ProducerConfig:
+    """Return the configuration of the load's producer. Raises ConfigError."""
+    config = make_config(producer_options)
+    if config.acks != -1 or not config.enable_idempotence:
+        raise ConfigError("a load needs acks=all and enable_idempotence=true: else records may be lost or sent twice")
+    return config
+
+
 def load_options(
     client: ClusterClient,
     options: argparse.Namespace,
@@ -272,9 +291,7 @@ def load_options(
 ) -> LoadOptions:
     """Return the options of the load, which fit those of the topic. Raises ConfigError, LoadError."""
     producer_options = options_for_topic(producer_options, options.topic)  # its batch_size is the load's to choose
-    config = make_config(producer_options)
-    if config.acks != -1 or not config.enable_idempotence:
-        raise ConfigError("a load needs acks=all and enable_idempotence=true: else records may be lost or sent twice")
+    config = check_delivery(producer_options)
     try:
         topic = topic_options(client, options.topic)
     except KafkaError:  # no right to read topic options: use our limits, the broker refuses larger records

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from kafkaprod.admin.client import ClusterClient
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
 from kafkaprod.broker.embedding.faults import delay
+from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import AuthorizationError
 from kafkaprod.protocol.api_keys import ApiKey
 from tests.support.loader.load_rig import LoadRig, run_here
@@ -540,3 +542,29 @@ def test_an_object_is_refused_before_a_topic_is_made(rig: LoadRig, tmp_path: Pat
     assert "is not a JSON array" in done.err
     assert "--format documents" in done.err
     assert rig.run(str(path), "--format", "documents").code == 1  # the topic was not made
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "arguments"),
+    [
+        ("a.csv", b"a;b\n1;2\n", ()),
+        ("a.csv", b"a,a\n1,2\n", ()),
+        ("a.jsonl", b"{\n}\n", ()),
+        ("a.json", b'{"x":[1]}', ("--elements", "y")),
+        ("a.txt", "a".encode("utf-16"), ()),
+        ("a.csv", b"a\n1\n", ("--column-type", "a=number")),
+        ("a.txt", b"a\n", ("-p", "1")),
+        ("a.txt", b"a\n", ("-X", "acks=1")),
+        ("a.txt", b"a\n", ("--on-error", "dead-letter={}/none/file")),
+        ("a.txt", b"a\n", ("--on-error", "dead-letter={}")),
+    ],
+)
+def test_what_is_refused_makes_no_topic(
+    rig: LoadRig, tmp_path: Path, name: str, data: bytes, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    more = [argument.format(tmp_path) for argument in arguments]
+    assert rig.run(str(tmp_path / name), "--create-topic", "1", *more).code == 2
+    with ClusterClient(ProducerConfig.from_options({"bootstrap.servers": rig.bootstrap})) as client:
+        assert rig.topic not in [topic.name for topic in client.metadata(None).topics]
+    assert not (tmp_path / "state").exists() or not list((tmp_path / "state").iterdir())

@@ -103,14 +103,27 @@ def cast_columns(batch: pa.RecordBatch, types: Mapping[str, str]) -> tuple[pa.Re
         return batch, {}
     arrays, reasons = list(batch.columns), dict[int, str]()
     for place, name in wanted:
-        kind = type_named(types[name])
-        parts = []
-        for first, array, why in _cast_parts(_plain(arrays[place]), kind, 0):
-            parts.append(array)
-            if why is not None:
-                reasons.setdefault(first, f"{name} cannot be cast to {types[name]}: {why}")
-        arrays[place] = pa.concat_arrays(parts) if parts else pa.array([], kind)
+        arrays[place], why = cast_column(arrays[place], name, types[name])
+        reasons = why | reasons
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names), reasons
+
+
+def cast_column(array: pa.Array, name: str, kind: str) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column after the cast, and by place why a value does not fit; it is null there.
+
+    Args:
+        array: The column.
+        name: The column's name, for the reasons.
+        kind: The name of the wanted type.
+    """
+    import pyarrow as pa
+
+    wanted, parts, reasons = type_named(kind), list[Any](), dict[int, str]()
+    for first, part, why in _cast_parts(_plain(array), wanted, 0):
+        parts.append(part)
+        if why is not None:
+            reasons[first] = f"{name} cannot be cast to {kind}: {why}"
+    return pa.concat_arrays(parts) if parts else pa.array([], wanted), reasons
 
 
 def _cast_parts(array: pa.Array, kind: Any, first: int) -> Iterator[tuple[int, pa.Array, str | None]]:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from kafkaprod._core.columns.columns import Column
 from kafkaprod._core.text.csv_splitter import ROW_OPEN_QUOTE, ROW_TEXT_AFTER_QUOTE, split_csv
-from kafkaprod.loader.formats.arrow_casts import type_named
+from kafkaprod.loader.formats.arrow_casts import cast_column, cast_schema, type_named
+from kafkaprod.loader.formats.arrow_forms import check_forms, names_to_read
 from kafkaprod.loader.formats.arrow_rows import import_pyarrow, table_block
 from kafkaprod.loader.formats.csv_heads import find_head, has_comment, split_without_comments
-from kafkaprod.loader.formats.csv_types import exact_column, inferred_types
+from kafkaprod.loader.formats.csv_types import exact_column, inferred_types, is_parsed, is_text, with_nulls
 from kafkaprod.loader.formats.limits import check_schema
 from kafkaprod.loader.formats.lines import LineCounter
 from kafkaprod.loader.formats.rows import RowBlock
@@ -90,6 +91,7 @@ class CsvReader:
         self._names = options.names
         self._schema: dict[str, Any] = {}  # that pyarrow parses with
         self._inferred: dict[str, Any] = {}  # that text columns are turned into afterwards
+        self._cast: dict[str, str] = {}  # the same for types that are given and that pyarrow does not parse
         self._is_raw = plan.value == RAW and not plan.needs_fields
 
     def blocks(self, row: int, offset: int) -> Iterator[RowBlock]:
@@ -230,6 +232,13 @@ class CsvReader:
 
         assert self._names is not None
         given = {name: type_named(kind) for name, kind in self._options.types.items() if name in self._names}
+        folder_names = [name for name, _ in self._source.folder_columns]
+        read = names_to_read(self._plan, self._names, self._source.name, folder_names)
+        check_forms(pa.schema(given), [name for name in given if name in read], self._source.name)
+        texts = dict.fromkeys((name for name, kind in given.items() if not is_parsed(kind)), pa.string())
+        self._cast = {name: self._options.types[name] for name in texts if name in read}
+        cast_schema(pa.schema(texts), list(self._cast), self._cast, self._source.name)
+        given |= texts
         self._schema = {name: pa.string() for name in self._names} | given
         if infers:
             schema, self._schema = self._schema, dict.fromkeys(self._names, pa.string())
@@ -286,8 +295,8 @@ class CsvReader:
         places: Places | None = None
         if isinstance(table, str) or table.num_rows != piece.row_count:
             table, bad, places = self._sort_out(piece, row)
-        if self._inferred:
-            table, places, inexact = self._exact(piece, row, table, places)
+        if self._inferred or self._cast:
+            table, places, inexact = self._typed(piece, row, table, places)
             bad += inexact
         batches = table.combine_chunks().to_batches()
         bad.sort(key=lambda each: each.row)
@@ -306,13 +315,19 @@ class CsvReader:
         bad = sorted([*bad, *own], key=lambda each: each.row)
         return replace(block, numbers=numbers, end_row=row + piece.row_count, bad=bad)
 
-    def _exact(
+    def _typed(
         self, piece: Piece, row: int, table: pa.Table, places: Places | None
     ) -> tuple[pa.Table, Places | None, list[BadRow]]:
-        """Give the inferred columns their types; rows with values that would change are bad."""
+        """Give columns of text their types; rows with values that would change, or do not fit, are bad."""
         reasons: dict[int, str] = {}
-        for name, kind in self._inferred.items():
-            array, why = exact_column(table[name].combine_chunks(), name, kind, self._options.nulls)
+        for name in (*self._inferred, *self._cast):
+            texts = table[name].combine_chunks()
+            if name in self._cast:
+                kind = self._cast[name]
+                values = texts if is_text(type_named(kind)) else with_nulls(texts, self._options.nulls)
+                array, why = cast_column(values, name, kind)
+            else:
+                array, why = exact_column(texts, name, self._inferred[name], self._options.nulls)
             table = table.set_column(table.column_names.index(name), name, array)
             reasons = why | reasons
         if not reasons:

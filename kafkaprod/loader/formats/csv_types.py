@@ -55,7 +55,7 @@ def exact_column(texts: pa.Array, name: str, kind: pa.DataType, nulls: list[str]
     import pyarrow.compute as pc
 
     texts = texts.cast(pa.large_string()) if not pa.types.is_large_string(texts.type) else texts
-    values = pc.if_else(pc.is_in(texts, value_set=pa.array(nulls, texts.type)), pa.scalar(None, texts.type), texts)
+    values = with_nulls(texts, nulls)
     if pa.types.is_boolean(kind):
         is_exact = pc.is_in(values, value_set=pa.array(["true", "false", None], texts.type))
     else:
@@ -73,6 +73,36 @@ def exact_column(texts: pa.Array, name: str, kind: pa.DataType, nulls: list[str]
     if bad:
         values = pc.if_else(pa.array(is_exact), values, pa.scalar(None, texts.type))
     return values.cast(kind), reasons
+
+
+def with_nulls(texts: pa.Array, nulls: list[str]) -> pa.Array:
+    """Return a column of text with null for the texts that stand for it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_in(texts, value_set=pa.array(nulls, texts.type)), pa.scalar(None, texts.type), texts)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are texts or bytes, which an empty field is, too; else that is null."""
+    from pyarrow import types
+
+    return bool(types.is_string_view(kind) or types.is_binary_view(kind))
+
+
+def is_parsed(kind: pa.DataType) -> bool:
+    """Return whether pyarrow makes columns of a type from CSV; others have to be cast from text."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    read, convert = pc.ReadOptions(column_names=["value"]), pc.ConvertOptions(column_types={"value": kind})
+    try:
+        pc.read_csv(pa.py_buffer(b'""\n'), read, convert_options=convert)
+    except pa.ArrowNotImplementedError:
+        return False
+    except pa.ArrowInvalid:
+        return True  # an empty text has no value of it
+    return True
 
 
 def _is_int64(text: str) -> bool:

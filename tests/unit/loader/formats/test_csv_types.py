@@ -168,3 +168,38 @@ def test_a_header_of_too_many_names_is_refused_before_it_is_parsed(tmp_path: Pat
     (tmp_path / "a.csv").write_text("," * 65_537 + "\n")
     with pytest.raises(LoadRefusedError, match=r"its schema has more than 65,536 types"):
         values_of(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value", "empty"),
+    [
+        ("float16", "1.5", 1.5, None),
+        ("decimal32(5,1)", "1.5", 1.5, None),
+        ("decimal256(30,2)", "1.25", 1.25, None),
+        ("string_view", "1.50", "1.50", ""),
+        ("binary_view", "a", "YQ==", ""),
+    ],
+)
+def test_types_that_pyarrow_does_not_parse_are_cast_from_text(
+    tmp_path: Path, kind: str, text: str, value: object, empty: object
+) -> None:
+    source = source_of(tmp_path, "id,x\n" + "".join(f"{i},{(text, '', 'no')[i % 3]}\n" for i in range(COUNT)))
+    good, bad = read(source, column_types={"x": kind})
+    if isinstance(value, str):
+        assert not bad
+    else:
+        assert set(bad) == set(range(2, COUNT, 3))
+        assert "x cannot be cast to" in bad[2]
+    assert {i: row["x"] for i, row in good.items() if i % 3 < 2} == {
+        i: (value, empty)[i % 3] for i in range(COUNT) if i % 3 < 2
+    }
+
+
+@pytest.mark.parametrize("kind", ["month_day_nano_interval", "duration[s]", "decimal256(60,2)"])
+def test_types_without_a_form_in_json_are_refused_by_the_first_line(tmp_path: Path, kind: str) -> None:
+    source = source_of(tmp_path, "id,x\n1,5\n")
+    with pytest.raises(LoadRefusedError, match=r"column 'x' has type .* cast it"):
+        next(read_rows(source, ReadOptions(RowPlan(""), column_types={"x": kind}), 0, 0))
+    (block,) = read_rows(source, ReadOptions(RowPlan(""), column_types={"x": kind}, columns=["id"]), 0, 0)
+    assert block.value is not None
+    assert block.value[0] == b'{"id":"1"}'

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from kafkaprod.loader.formats.parquet_footer import check_parquet_footer
 from kafkaprod.loader.opening.errors import LoadError
+from tests.support.loader.reading import values_of
 
 ROWS = 30
 TABLE = pa.table({"id": list(range(ROWS)), "name": [f"name {i}" for i in range(ROWS)]})
@@ -105,6 +107,11 @@ def test_every_changed_bit_of_a_column_name_and_of_a_count_of_rows_is_refused() 
             damaged[place] ^= 1 << bit
             with pytest.raises(LoadError):
                 check_parquet_footer(io.BytesIO(damaged), "a.parquet")
+
+
+def test_a_footer_without_its_number_of_rows_is_read_by_its_row_groups(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(changed(written(TABLE), b"\x16\x3c\x19", b"\x16\x00\x19"))
+    assert len(values_of(tmp_path / "a.parquet")) == 30
 
 
 def is_refused(data: bytes) -> bool:
