@@ -23,7 +23,6 @@ from kafkaprod.cli.load_arguments import (
 from kafkaprod.cli.load_metrics import add_metrics_arguments, progress_of
 from kafkaprod.cli.load_proof import ended, proof_of
 from kafkaprod.cli.load_setup import (
-    check_delivery,
     check_on_error,
     check_report,
     check_topics,
@@ -37,7 +36,6 @@ from kafkaprod.cli.load_setup import (
 from kafkaprod.cli.main import SOME_BAD_ROWS
 from kafkaprod.cli.producer_arguments import add_cluster_arguments, allowed_urls_of, open_cluster, read_options
 from kafkaprod.cli.terminal import INTERRUPTED, coloured
-from kafkaprod.config import options_for_topic
 from kafkaprod.errors import ConfigError, KafkaError
 from kafkaprod.loader.attempt import INTERRUPTED_S, Job, LoadOptions
 from kafkaprod.loader.bad_rows import BadRowSink
@@ -169,9 +167,8 @@ def _run(options: argparse.Namespace) -> int:
         return SOME_BAD_ROWS if bad else 0
     producer_options = read_options(options, compression_type=options.codec)
     transactional_id = transactional_id_of(options, producer_options)
-    check_delivery(options_for_topic(producer_options, options.topic))
     with open_cluster(options, producer_options) as client, contextlib.ExitStack() as stack:
-        check_topics(client, options)
+        check_topics(client, options, producer_options)
         if transactional_id is not None:
             return _load_in_transactions(
                 options, sources, listing, reading, fingerprint, producer_options, client, transactional_id

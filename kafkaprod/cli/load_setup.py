@@ -229,8 +229,9 @@ def dead_letter_file(options: argparse.Namespace) -> str | None:
 # -- the topics --------------------------------------------------------------------------------------------------------
 
 
-def check_topics(client: ClusterClient, options: argparse.Namespace) -> None:
+def check_topics(client: ClusterClient, options: argparse.Namespace, producer_options: dict[str, Any]) -> None:
     """Find the topic of dead letters, and find or create the topic. Raises LoadError, KafkaError."""
+    _check_delivery(options_for_topic(producer_options, options.topic))
     kind, _, target = options.on_error.partition("=")
     if kind == "dead-letter" and target.startswith(TOPIC_PREFIX):
         _check_dead_letter_topic(client, target.removeprefix(TOPIC_PREFIX))
@@ -273,7 +274,7 @@ def _retention_ms(topic: Mapping[str, str | None]) -> int | None:
     return None if kept_ms < 0 else kept_ms
 
 
-def check_delivery(producer_options: dict[str, Any]) -> ProducerConfig:
+def _check_delivery(producer_options: dict[str, Any]) -> ProducerConfig:
     """Return the configuration of the load's producer. Raises ConfigError."""
     config = make_config(producer_options)
     if config.acks != -1 or not config.enable_idempotence:
@@ -291,7 +292,7 @@ def load_options(
 ) -> LoadOptions:
     """Return the options of the load, which fit those of the topic. Raises ConfigError, LoadError."""
     producer_options = options_for_topic(producer_options, options.topic)  # its batch_size is the load's to choose
-    config = check_delivery(producer_options)
+    config = _check_delivery(producer_options)
     try:
         topic = topic_options(client, options.topic)
     except KafkaError:  # no right to read topic options: use our limits, the broker refuses larger records

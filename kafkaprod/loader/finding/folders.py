@@ -30,7 +30,10 @@ def folder_columns(below: str) -> tuple[tuple[str, str | None], ...]:
     for part in below.split(os.sep)[:-1]:
         name, equals, value = part.partition("=")
         if name and equals:
-            found[_text(name, below)] = None if value == NULL else _text(value, below)
+            text = _text(name, below)
+            if text in found:  # pyarrow and duckdb take the first value, others the last
+                raise LoadRefusedError(f"{below} is in two folders of column {text!r}: name the inner one, or the file")
+            found[text] = None if value == NULL else _text(value, below)
     return tuple(found.items())
 
 

@@ -18,6 +18,7 @@ text            lines and JSON lines, forwarded without parsing
 lines           the line of a text on which a row begins, for messages
 rows            a block of rows between a reader and the producer
 parquet_pages   looks at the heads of Parquet pages before its library decompresses them
+parquet_enums   ENUM columns of Parquet, which are texts
 parquet_footer  compares what a Parquet footer says twice
 orc_footer      looks at the types of an ORC file before its library does
 arrow_ends      proves that an Arrow or ORC input ends where it seems to end

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaprod.loader.formats.arrow_forms import is_interval
 from kafkaprod.loader.formats.arrow_rows import ArrowRows, has_bytes
 from kafkaprod.loader.opening.errors import LoadRefusedError
 
@@ -57,11 +58,14 @@ def cast_schema(schema: pa.Schema, names: Sequence[str], types: Mapping[str, str
             continue
         place = schema.get_field_index(name)
         kind = type_named(types[name])
+        own = schema.field(place).type
+        if is_interval(own):  # pyarrow has no arrays of two of them
+            raise LoadRefusedError(f"{source}: column {name!r} of type {own} cannot be cast to {types[name]}")
         try:
-            _cast(_plain(pa.nulls(1, schema.field(place).type)), kind)
+            _cast(_plain(pa.nulls(1, own)), kind)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise LoadRefusedError(
-                f"{source}: column {name!r} of type {schema.field(place).type} cannot be cast to {types[name]}: {error}"
+                f"{source}: column {name!r} of type {own} cannot be cast to {types[name]}: {error}"
             ) from error
         schema = schema.set(place, pa.field(name, kind))
     return schema
@@ -182,4 +186,4 @@ def _cast(array: pa.Array, kind: Any) -> pa.Array:
 def _has_no_form(kind: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_duration(kind) or types.is_interval(kind) or types.is_union(kind) or types.is_decimal256(kind))
+    return bool(types.is_duration(kind) or is_interval(kind) or types.is_union(kind) or types.is_decimal256(kind))

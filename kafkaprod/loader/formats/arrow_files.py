@@ -17,6 +17,7 @@ from kafkaprod.loader.formats.arrow_rows import has_bytes, import_pyarrow, value
 from kafkaprod.loader.formats.avro_files import AvroBlocks, read_avro
 from kafkaprod.loader.formats.avro_types import arrow_schema
 from kafkaprod.loader.formats.orc_footer import check_orc_footer
+from kafkaprod.loader.formats.parquet_enums import as_texts, schema_with_enums
 from kafkaprod.loader.formats.parquet_footer import check_parquet_footer
 from kafkaprod.loader.formats.parquet_pages import WatchedPages, columns_of_words
 from kafkaprod.loader.formats.rows import RowBlock
@@ -46,24 +47,26 @@ def _read_parquet(source: Source, plan: RowPlan, row: int) -> Iterator[RowBlock]
         pages = WatchedPages(stream, source.name, plan.max_row_bytes)
         with errors_of(source):
             file, stored_forms = _parquet_file(pages, source, plan)
-        names = checked_names(source, plan, _schema_in_table(file.schema_arrow, source))
+            schema = schema_with_enums(file)
+        names = checked_names(source, plan, _schema_in_table(schema, source))
         _check_stored_forms(stored_forms, names, source)
         if source.table_columns is None and plan.value != AVRO:
             words = columns_of_words(file, {name for name in names if name not in plan.types})
             if words:
                 with errors_of(source):
                     file, _ = _parquet_file(pages, source, plan, words)
+                    schema = schema_with_enums(file)
         first = 0
         groups = list(range(file.num_row_groups))
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= row:
             first += file.metadata.row_group(groups.pop(0)).num_rows
         pages.watch(file.metadata, groups)
-        columns = None if names == file.schema_arrow.names else names
-        if source.table_columns is None:
-            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
-        else:
+        columns = None if names == schema.names else names
+        if source.table_columns is not None:
             columns = [column.name for column in source.table_columns if column.field.name in names]
-            batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        batches = file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=columns)
+        batches = as_texts(batches, file.schema_arrow, schema)
+        if source.table_columns is not None:
             batches = in_table(batches, source.table_columns)
         yield from blocks_of(source, plan, readable(source, batches, names), first, row)
 
@@ -148,7 +151,9 @@ def _schema_of(
 
     if source.format == "parquet":
         file, stored_forms = _parquet_file(stream, source, plan)
-        return _schema_in_table(file.schema_arrow, source), _int96_of(file), stored_forms
+        schema = schema_with_enums(file)
+        found = _int96_of(file) | (set() if schema.equals(file.schema_arrow) else {"ENUM"})
+        return _schema_in_table(schema, source), found, stored_forms
     if source.format == "orc":
         orc = _orc_file(stream, source.name)
         return orc.schema, _old_decimals_of(orc), {}

@@ -88,11 +88,18 @@ def _inner_types(kind: Any) -> Iterator[Any]:
         yield from _inner_types(kind.value_type)
 
 
+def is_interval(kind: Any) -> bool:
+    """Return whether a type is one of the three of intervals; pyarrow.types knows that of months, days and ns only."""
+    import pyarrow as pa
+
+    return kind.id in (pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME, pa.lib.Type_INTERVAL_MONTH_DAY_NANO)
+
+
 def _reasons(kind: Any, path: str, *, is_inner: bool) -> Iterator[str]:
     """Yield why a type has no form; `is_inner`: it is where columns cannot be rewritten."""
     from pyarrow import types
 
-    if types.is_duration(kind) or types.is_interval(kind) or types.is_union(kind):
+    if types.is_duration(kind) or is_interval(kind) or types.is_union(kind):
         yield f"column {path!r} has type {_shown(kind)}, which has no form in JSON"
     elif types.is_decimal256(kind) and kind.precision > MOST_DIGITS:
         yield f"column {path!r} has type {_shown(kind)}, which has more than {MOST_DIGITS} digits"

@@ -57,6 +57,13 @@ def test_columns_of_folder_names_are_those_that_pyarrow_finds(tmp_path: Path) ->
     assert dict(texts[0].folder_columns)["year"] == "2023"
 
 
+def test_two_folders_of_one_column_around_each_other_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "year=2023" / "year=2024" / "a.parquet")
+    with pytest.raises(LoadRefusedError, match=r"a\.parquet is in two folders of column 'year'"):
+        find_sources([str(tmp_path)])
+    assert rows_of(str(tmp_path / "year=2023")) == [{"x": 1, "year": 2024}]
+
+
 def test_a_column_of_folder_names_can_be_a_key(tmp_path: Path) -> None:
     for name, text in (("a.csv", "x\n1\n"), ("a.jsonl", '{"x":1}\n'), ("a.txt", "1\n")):
         directory = tmp_path / name / "region=eu"

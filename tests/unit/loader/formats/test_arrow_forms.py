@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import uuid
 from decimal import Decimal
@@ -76,6 +77,27 @@ def test_a_type_without_a_form_is_refused_by_the_schema_and_can_be_left_out(
     for part in (str(path), "'bad", kind, "--columns a", "--column-type bad=" if is_castable else "cast it first"):
         assert part in str(refused.value)
     assert records(path, ReadOptions(RowPlan(""), columns=["a"])) == [(None, b'{"a":1}')]
+
+
+# Streams without rows whose column has the type, which pyarrow cannot write.
+MONTHS = (
+    b"/////4AAAAAIAAAAAAAAAJz///8EAAEABAAAALT///8UAAAADAAAAAQAAAAAAAAAAAAAAAEAAAAEAAAA4P///xAAAAABCwAABAAA"
+    b"APT///8DAAAAYmFkAAQABAAMABAABAAIAAkADAAMABAAAAAEAAgADAAKAAwABAAGAAgAAAAAAAAAAAAAAP////8AAAAA"
+)
+DAYS = (
+    b"/////4AAAAAIAAAAAAAAAJL///8EAAEABAAAAKr///8YAAAAEAAAAAQAAAAAAAAAAAAAAAAAAAABAAAABAAAANr///8UAAAAAQsA"
+    b"AAQAAADw////AQAAAAMAAABiYWQABgAGAAQADAAQAAQACAAJAAwADAAQAAAABAAIAAwACgAMAAQABgAIAP////8AAAAA"
+)
+
+
+@pytest.mark.parametrize(("data", "kind"), [(MONTHS, "month_interval"), (DAYS, "day_time_interval")])
+def test_intervals_that_pyarrow_has_no_arrays_of_are_refused(tmp_path: Path, data: bytes, kind: str) -> None:
+    (tmp_path / "a.arrows").write_bytes(base64.b64decode(data))
+    (source,) = find_sources([str(tmp_path / "a.arrows")])
+    with pytest.raises(LoadRefusedError, match=f"column 'bad' has type {kind}, which has no form in JSON"):
+        check_columns(source, ReadOptions(RowPlan("")))
+    with pytest.raises(LoadRefusedError, match=f"column 'bad' of type {kind} cannot be cast to text"):
+        check_columns(source, ReadOptions(RowPlan(""), column_types={"bad": "text"}))
 
 
 def test_other_codings_of_known_types_have_their_values(tmp_path: Path) -> None:
