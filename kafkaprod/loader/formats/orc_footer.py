@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from kafkaprod.compression import CODEC_IDS, decompress
 from kafkaprod.loader.formats.limits import MOST_DEPTH, MOST_NODES, check_schema
-from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 
 MOST_POSTSCRIPT_BYTES: Final = 255
 MOST_FOOTER_BYTES: Final = 64 << 20
+MOST_STRIPES: Final = 10_000
 _FOOTER_BYTES, _COMPRESSION, _CHUNK_BYTES = 1, 2, 3  # fields of the postscript
-_TYPES: Final = 4  # of the footer
+_STRIPES, _TYPES = 3, 4  # of the footer
 _SUBTYPES: Final = 2  # of a type
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_CHUNK_BYTES: Final = 1 << 23  # a chunk's head has 23 bits for it
@@ -46,7 +47,7 @@ def check_orc_footer(stream: Any, name: str) -> None:
         stream.seek(start)
         chunk_bytes = min(postscript.get(_CHUNK_BYTES, 256 << 10), _MOST_CHUNK_BYTES)
         footer = _decompressed(stream.read(footer_bytes), postscript.get(_COMPRESSION, 0), chunk_bytes)
-        types = [_subtypes(value) for number, value in _fields(footer) if number == _TYPES]
+        types = _types_of(footer, name)
     except LoadError:
         raise
     except Exception as error:  # of the libraries that decompress, too
@@ -54,6 +55,25 @@ def check_orc_footer(stream: Any, name: str) -> None:
     finally:
         stream.seek(0)
     _check_types(types, name)
+
+
+def _types_of(footer: bytes, name: str) -> list[list[int]]:
+    """Return what types each type has in it; more than can be used are not looked at."""
+    types: list[list[int]] = []
+    stripe_count = 0
+    for number, value in _fields(footer):
+        if number == _TYPES:
+            types.append(_subtypes(value))
+            if len(types) > MOST_NODES:
+                check_schema(len(types), 0, name)
+        elif number == _STRIPES:
+            stripe_count += 1
+            if stripe_count > MOST_STRIPES:
+                raise LoadRefusedError(
+                    f"{name} has more than {MOST_STRIPES:,} stripes, which its library finds one by one from the "
+                    "first: write larger ones"
+                )
+    return types
 
 
 def _check_types(types: list[list[int]], name: str) -> None:

@@ -63,6 +63,17 @@ def test_types_that_are_used_twice_are_counted_as_often() -> None:
         check_orc_footer(io.BytesIO(file_of(types)), "a.orc")
 
 
+def test_more_types_or_stripes_than_can_be_used_are_refused_while_they_are_counted() -> None:
+    counted = [type_of(STRUCT, 1), type_of(LONG)]
+    endless = field(4, b"\xff")  # of which nothing may be read
+    many = [type_of(LONG)] * 65_537 + [endless]
+    with pytest.raises(LoadRefusedError, match="more than 65,536 types"):
+        check_orc_footer(io.BytesIO(file_of(many)), "a.orc")
+    check_orc_footer(io.BytesIO(file_of([*counted, field(3, b"") * 10_000])), "a.orc")
+    with pytest.raises(LoadRefusedError, match="has more than 10,000 stripes"):
+        check_orc_footer(io.BytesIO(file_of([*counted, field(3, b"") * 10_001, endless])), "a.orc")
+
+
 def test_types_inside_of_themselves_and_damaged_footers_are_errors() -> None:
     for types in ([type_of(STRUCT, 0)], [type_of(STRUCT, 1), type_of(LIST, 0)], [type_of(STRUCT, 9)]):
         with pytest.raises(LoadError, match="is damaged: type"):
