@@ -63,11 +63,11 @@ _TAKES_AWAY: Final = frozenset((ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, Api
 _LEFT_OUT: Final = frozenset((ApiKey.UNREGISTER_BROKER, ApiKey.WRITE_TXN_MARKERS))  # of brokers and their numbers
 _UNSTABLE: Final = frozenset(
     (
-        *("port", "host", "cluster_id", "member_id", "session_id", "throttle_time_ms", "producer_id", "coordinator"),
+        *("port", "host", "cluster_id", "member_id", "session_id", "throttle_time_ms", "producer_id", "leader"),
         *("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "log_append_time_ms", "timestamp"),
         *("token_id", "hmac", "node_id", "broker_id", "leader_id", "controller_id", "brokers", "node_endpoints"),
         *("replica_nodes", "isr_nodes", "offline_replicas", "leader_epoch", "partition_size", "total_bytes"),
-        *("usable_bytes", "log_dir", "client_instance_id", "current_leader"),
+        *("usable_bytes", "log_dir", "client_instance_id", "current_leader", "coordinator"),
     )
 )
 _WORDS: Final = frozenset(("error_message", "message"))
