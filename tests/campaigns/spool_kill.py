@@ -17,9 +17,10 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 from kafkaprod import Producer
 from kafkaprod.broker.embedding.embedded import EmbeddedBroker
@@ -63,7 +64,82 @@ class SpoolTally:
         return not (self.lost or self.twice or self.misplaced or self.out_of_order)
 
 
-def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20) -> SpoolTally:
+class Target(Protocol):
+    """One broker, with the topic."""
+
+    bootstrap_servers: str
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def kill(self) -> None: ...
+
+    def restore(self) -> None: ...
+
+    def numbers(self) -> dict[int, list[int]]: ...
+
+
+class EmbeddedTarget:
+    """The embedded broker."""
+
+    def __init__(self) -> None:
+        self._broker = EmbeddedBroker(topics={"orders": PARTITIONS}).start()
+        self.bootstrap_servers = self._broker.bootstrap_servers
+
+    @property
+    def is_running(self) -> bool:
+        return self._broker.is_running
+
+    def kill(self) -> None:
+        self._broker.kill()
+
+    def restore(self) -> None:
+        self._broker.restore()
+
+    def numbers(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for record in self._broker.records("orders"):
+            found[record.partition].append(int(record.value or b""))
+        return found
+
+    def close(self) -> None:
+        self._broker.stop()
+
+
+class KafkaTarget:
+    """A node of Apache Kafka, which is killed by SIGKILL."""
+
+    def __init__(self) -> None:
+        from tests.kafka.cluster import KafkaCluster
+
+        self._cluster = KafkaCluster(1, jvm_options=("-Xmx512m",))
+        self._cluster.start()
+        self._cluster.create_topic("orders", PARTITIONS, replication_factor=1)
+        self.bootstrap_servers = self._cluster.bootstrap()
+
+    @property
+    def is_running(self) -> bool:
+        return self._cluster.is_running(1)
+
+    def kill(self) -> None:
+        self._cluster.kill9(1)
+
+    def restore(self) -> None:
+        if not self.is_running:
+            self._cluster.start_node(1)
+            self._cluster.wait_until_ready()
+
+    def numbers(self) -> dict[int, list[int]]:
+        from tests.kafka.reading import read_all
+
+        found = read_all(self.bootstrap_servers, "orders", isolation_level="read_uncommitted")
+        return {number: [int(record.value or b"") for record in records] for number, records in found.items()}
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20, *, kafka: bool = False) -> SpoolTally:
     """Kill so many programs; return what the topic has.
 
     Args:
@@ -71,11 +147,12 @@ def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20
         seed: Of the moments.
         body_bytes: Of each record, beside its number.
         memory_bytes: The programs' buffer_memory: an outage of a second is longer than a small one.
+        kafka: The broker is Apache Kafka's.
     """
     source = random.Random(seed)
     tally = SpoolTally()
     promised: set[int] = set()
-    with tempfile.TemporaryDirectory() as directory, EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+    with tempfile.TemporaryDirectory() as directory, closing(KafkaTarget() if kafka else EmbeddedTarget()) as broker:
         for kill in range(kills):
             promised |= _run_one(
                 broker, [directory, str(kill * OF_ONE_PROGRAM), str(body_bytes), str(memory_bytes)], source, tally
@@ -83,12 +160,10 @@ def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20
             tally.kills += 1
         broker.restore()
         with Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=directory) as producer:
-            producer.flush(120)
+            producer.flush(240)
             spool = producer.engine.spool
             tally.doubtful = 0 if spool is None else spool.doubtful_count
-        found = defaultdict(list)
-        for record in broker.records("orders"):
-            found[record.partition].append(int(record.value or b""))
+        found = broker.numbers()
     counts = Counter(number for numbers in found.values() for number in numbers)
     tally.promised, tally.records = len(promised), counts.total()
     tally.lost = len(promised - counts.keys())
@@ -98,7 +173,7 @@ def run(kills: int, seed: int, body_bytes: int = 0, memory_bytes: int = 64 << 20
     return tally
 
 
-def _run_one(broker: EmbeddedBroker, arguments: list[str], source: random.Random, tally: SpoolTally) -> set[int]:
+def _run_one(broker: Target, arguments: list[str], source: random.Random, tally: SpoolTally) -> set[int]:
     kill = tally.kills
     command = [sys.executable, "-c", PROGRAM, broker.bootstrap_servers, *arguments]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -124,11 +199,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.spool_kill", description="kill -9 with a spool")
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of the embedded broker")
     parser.add_argument("--body-bytes", type=int, default=0)
     parser.add_argument("--memory-bytes", type=int, default=64 << 20)
     options = parser.parse_args()
     started = time.monotonic()
-    tally = run(options.kills, options.seed, options.body_bytes, options.memory_bytes)
+    tally = run(options.kills, options.seed, options.body_bytes, options.memory_bytes, kafka=options.kafka)
     print(f"{tally}, {time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
     return 0 if tally.is_good else 1
 
