@@ -107,6 +107,7 @@ class Answers:
         self._paths = paths
         self._spool = spool
         self._open: set[ProduceRequest] = set()
+        self._stepped: set[tuple[str, int, int]] = set()  # batches of earlier processes: topic, partition, rank
         self.endings = Endings()
         self._acts: dict[BatchVerdict, Callable[[BatchRef, BatchFailure, int], None]] = {
             BatchVerdict.SUCCEED: self._succeed,
@@ -282,12 +283,39 @@ class Answers:
         if verdict is BatchVerdict.SPLIT and not self._identity.may_split:
             verdict = BatchVerdict.FAIL
         if verdict is BatchVerdict.FAIL and failure.code in RENUMBERING and self._is_restored(ref):
-            self._send_in_doubt(ref, failure, now_ms)
+            if failure.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not self._step(ref, now_ms):
+                self._send_in_doubt(ref, failure, now_ms)
             return
         self._acts[verdict](ref, failure, now_ms)
 
     def _is_restored(self, ref: BatchRef) -> bool:
         return self._spool is not None and self._spool.is_restored(ref)
+
+    def _step(self, ref: BatchRef, now_ms: int) -> bool:
+        """Look which batches of an earlier process the leader has, by one that it remembers; False: it remembers none.
+
+        A leader that was started again may know a producer's last batch alone. It has state, as it refuses this one
+        for its sequence, and appends nothing out of turn: if it takes a later one, all before it are in the log.
+        """
+        if ref.is_before_acked:
+            ref.succeed()
+            return True
+        place = ref.topic, ref.partition
+        others = [other for other in self._restored_near(ref) if other.producer[2] >= 0]
+        key = (*place, ref.place_in_journal[3])
+        if not others or key in self._stepped:
+            self._stepped = {each for each in self._stepped if each[:2] != place}
+            return False
+        self._stepped.add(key)
+        ref.requeue(now_ms, self._backoff_ms(ref), maybe_persisted=True)
+        ref.step_behind()
+        return True
+
+    def _restored_near(self, ref: BatchRef) -> list[BatchRef]:
+        """Return the other batches of an earlier process for the same partition that are queued."""
+        place = ref.topic, ref.partition
+        queued = [other for other in incomplete_batches(self._accumulator) if other.state == "closed"]
+        return [other for other in queued if (other.topic, other.partition) == place and self._is_restored(other)]
 
     def _send_in_doubt(self, ref: BatchRef, failure: BatchFailure, now_ms: int) -> None:
         """Give what an earlier process may have sent new numbers: the broker's do not fit those that the spool has.
@@ -298,9 +326,8 @@ class Answers:
         record_count = ref.record_count
         ref.forget_sequence(in_doubt=True)
         ref.requeue(now_ms, self._backoff_ms(ref))
-        for other in incomplete_batches(self._accumulator):
-            is_near = (other.topic, other.partition) == (ref.topic, ref.partition) and other.state == "closed"
-            if is_near and other.producer[2] >= 0 and self._is_restored(other):
+        for other in self._restored_near(ref):
+            if other.producer[2] >= 0:
                 other.forget_sequence(in_doubt=True)
                 record_count += other.record_count
         self._spool.note_doubt(ref, record_count, describe(failure.code).name)

@@ -20,7 +20,7 @@ from kafkaprod.admin.client import ClusterClient
 from kafkaprod.admin.topics import delete_topic
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.broker.embedding.arrivals import ArrivedRecord
-from kafkaprod.broker.embedding.faults import close_after_handling, hold, reply_with
+from kafkaprod.broker.embedding.faults import close_after_handling, drop_reply, hold, reply_with
 from kafkaprod.config import ProducerConfig
 from kafkaprod.errors import BufferFullError, ConfigError, DeliveryDelayedError, DeliveryFailedError, PurgedError
 from kafkaprod.protocol.error_codes import ErrorCode
@@ -379,7 +379,8 @@ def test_records_whose_numbers_a_broker_does_not_know_are_sent_again_counted_and
         rule.wait()
         program.kill()
         broker.faults.clear()
-        broker.faults.on("PRODUCE", reply_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), times=1)
+        # Five may have been sent, and the first of them is tried twice.
+        broker.faults.on("PRODUCE", reply_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), partition=0, times=6)
         with Producer(bootstrap_servers=broker.bootstrap_servers, spool_dir=tmp_path / "spool") as producer:
             producer.flush(LIMIT_S)
             spool = producer.engine.spool
@@ -390,6 +391,32 @@ def test_records_whose_numbers_a_broker_does_not_know_are_sent_again_counted_and
         assert 0 < twice <= doubtful
         assert "may be there twice: OUT_OF_ORDER_SEQUENCE_NUMBER" in caplog.text
         assert {partition: sorted(set(numbers)) for partition, numbers in found.items()} == expected(300)
+
+
+def test_a_broker_that_remembers_the_last_batch_alone_has_all_before_it(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"orders": PARTITIONS}) as broker:
+        options: dict[str, object] = {"bootstrap_servers": broker.bootstrap_servers, "spool_dir": tmp_path / "spool"}
+        producer = Producer(options, linger_ms=0)
+        producer.send("orders", b"0", partition=0).result(LIMIT_S)
+        rule = broker.faults.on("PRODUCE", drop_reply())
+        for number in range(3, 18, PARTITIONS):
+            producer.send("orders", b"%d" % number, partition=0)
+            producer.sync(LIMIT_S)
+        rule.wait()  # the first of them is in the log
+        producer.close(0)
+        broker.faults.clear()
+        unknown = reply_with(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        rule = broker.faults.on("PRODUCE", unknown, times=1)  # and it takes the second
+        with Producer(options, retry_backoff_ms=2000, retry_backoff_max_ms=2000) as successor:
+            rule.wait()
+            wait_until(lambda: len(broker.records("orders")) == 6, "all behind the first")
+            again = broker.faults.on("PRODUCE", unknown, times=1)
+            again.wait()
+            successor.send("orders", b"18", partition=0)
+            successor.flush(LIMIT_S)
+            assert successor.engine.spool is not None
+            assert (successor.engine.spool.restored_count, successor.engine.spool.doubtful_count) == (5, 0)
+        assert numbers_by_partition(broker.records("orders"))[0] == expected(19)[0]
 
 
 def test_records_of_an_earlier_process_that_are_refused_are_named_in_the_log(

@@ -289,6 +289,7 @@ def take_progress(Accumulator accumulator not None):
     cdef list found = []
     cdef TopicQueues topic
     cdef Partition *p
+    cdef Batch *b
     cdef int32_t i
     cdef int64_t resolved
     if not accumulator.has_progress:
@@ -302,10 +303,16 @@ def take_progress(Accumulator accumulator not None):
             mutex_lock(&p.lock)
             p.has_progress = False
             resolved = p.next_journal_rank
-            if p.head is not NULL and p.head.is_stored and p.head.journal_rank < resolved:
-                resolved = p.head.journal_rank
-            if p.first_outstanding is not NULL and p.first_outstanding.journal_rank < resolved:
-                resolved = p.first_outstanding.journal_rank
+            b = p.head
+            while b is not NULL and b.is_stored:
+                resolved = min(resolved, b.journal_rank)
+                if b.base_sequence < 0:     # those before it may have stepped behind each other: BatchRef.step_behind()
+                    break
+                b = b.next
+            b = p.first_outstanding
+            while b is not NULL:
+                resolved = min(resolved, b.journal_rank)
+                b = b.next_outstanding
             mutex_unlock(&p.lock)
             if resolved > p.resolved_rank:
                 p.resolved_rank = resolved

@@ -6,7 +6,7 @@ the slabs go back only when no request references them any more (produce_request
 
 cimport cython
 from cpython.ref cimport PyObject, Py_INCREF
-from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 
 from kafkaprod._core.queues.backlog cimport backlog_remove
@@ -27,7 +27,9 @@ from kafkaprod._core.queues.completion cimport BatchResult, batch_result, publis
 from kafkaprod._core.machine.lock cimport add32, mutex_lock, mutex_unlock, store32
 from kafkaprod._core.machine.types cimport forbid_new
 from kafkaprod._core.queues.sequences cimport (
+    SEQUENCE_MASK,
     forget_sequence,
+    insert_outstanding,
     note_acked,
     note_failed,
     remove_outstanding,
@@ -104,6 +106,20 @@ cdef class BatchRef:
     def is_first_outstanding(self):
         """Whether no batch of the partition with a lower sequence is without an outcome."""
         return self.batch.partition.first_outstanding == self.batch
+
+    @property
+    def is_before_acked(self):
+        """Whether a later sequence of its producer id and epoch is acknowledged: then it is in the log."""
+        cdef Batch *b = self.batch
+        cdef Partition *p = b.partition
+        mutex_lock(&p.lock)
+        cdef bint found = (
+            b.base_sequence >= 0 and p.last_acked_sequence >= 0 and b.producer_id == p.producer_id
+            and b.producer_epoch == p.producer_epoch
+            and (<uint32_t>p.last_acked_sequence - <uint32_t>b.base_sequence) & <uint32_t>SEQUENCE_MASK < 0x40000000
+        )
+        mutex_unlock(&p.lock)
+        return found
 
     @property
     def was_sent(self):
@@ -210,6 +226,36 @@ cdef class BatchRef:
         if moved != 0:
             raise IllegalStateError(f"cannot requeue {self!r}: it is not in a request")
         return True
+
+    def step_behind(self):
+        """Let the others of its partition that have sequences be sent before it. Raises IllegalStateError: it is not queued."""
+        cdef Batch *b = self.batch
+        cdef Partition *p = b.partition
+        cdef Batch *behind = NULL
+        cdef Batch *at
+        mutex_lock(&p.lock)
+        cdef bint is_queued = b.state == CLOSED and _remove_queued(p, b)
+        if is_queued:
+            at = p.head
+            while at is not NULL and at.base_sequence >= 0:
+                behind = at
+                at = at.next
+            b.next = at
+            if behind is NULL:
+                p.head = b
+            else:
+                behind.next = b
+            if at is NULL:
+                p.tail = b
+            if b.is_stored and (p.stored_tail is NULL or p.stored_tail == behind):
+                p.stored_tail = b
+            p.unloaded_tail = NULL
+            store32(&p.queue_length, p.queue_length + 1)
+            remove_outstanding(p, b)
+            insert_outstanding(p, b, p.last_outstanding)
+        mutex_unlock(&p.lock)
+        if not is_queued:
+            raise IllegalStateError(f"cannot step behind with {self!r}: it is not queued")
 
     def note_producer_unknown(self):
         """Note that the leader has forgotten the producer: of its current epoch it accepts sequence 0 only."""
