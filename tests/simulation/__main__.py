@@ -8,20 +8,24 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from typing import Any
 
 from tests.simulation.bad_day import BadDay
 from tests.simulation.case_rules import CASES, play
 from tests.simulation.checker import ViolationError
 from tests.simulation.disk_day import DiskDay
 from tests.simulation.disk_rules import DISK_RULES
+from tests.simulation.job_day import JobDay
+from tests.simulation.job_rules import JOB_RULES
 from tests.simulation.rules import BAD_DAY_RULES, BY_CASE, RULES
 from tests.simulation.run import Outcome, Simulation
 from tests.simulation.transaction_day import TransactionDay
 from tests.simulation.transaction_rules import TRANSACTION_RULES
 
-ALL_RULES = {**RULES, **TRANSACTION_RULES, **DISK_RULES}
+ALL_RULES = {**RULES, **TRANSACTION_RULES, **DISK_RULES, **JOB_RULES}
 
 
 def collect_rarely() -> None:
@@ -62,6 +66,8 @@ def seeds_until_noticed(rule: str, start: int, most: int) -> tuple[int, str] | N
         kind = TransactionDay
     elif rule in DISK_RULES:
         kind = DiskDay
+    elif rule in JOB_RULES:
+        kind = JobDay
     with ALL_RULES[rule]():
         for count in range(1, most + 1):
             outcome = run_seed(start + count - 1, kind)
@@ -102,9 +108,19 @@ def play_cases() -> int:
 def _kind(arguments: argparse.Namespace) -> type[Simulation]:
     if arguments.transactions:
         return TransactionDay
+    if arguments.jobs:
+        return JobDay
     if arguments.disks:
         return DiskDay
     return BadDay if arguments.bad_day else Simulation
+
+
+def _rules(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    if arguments.transactions:
+        return TRANSACTION_RULES
+    if arguments.jobs:
+        return JOB_RULES
+    return DISK_RULES if arguments.disks else RULES
 
 
 def main() -> int:
@@ -123,6 +139,7 @@ def main() -> int:
     )
     parser.add_argument("--bad-day", action="store_true", help="with hanging brokers, thin links and far ones")
     parser.add_argument("--transactions", action="store_true", help="with transactions and their coordinators")
+    parser.add_argument("--jobs", action="store_true", help="with jobs that are run again until their rows are there")
     parser.add_argument("--disks", action="store_true", help="with several log directories, of which some fail")
     arguments = parser.parse_args()
     kind = _kind(arguments)
@@ -130,7 +147,7 @@ def main() -> int:
     if arguments.cases:
         return play_cases()
     if arguments.rules or arguments.without:
-        all_of_kind = TRANSACTION_RULES if arguments.transactions else DISK_RULES if arguments.disks else RULES
+        all_of_kind = _rules(arguments)
         wanted = sorted(all_of_kind) if arguments.rules else [arguments.without]
         return run_without(wanted, arguments.start, arguments.seeds)
     if arguments.seed is not None:

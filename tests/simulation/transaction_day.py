@@ -181,6 +181,9 @@ class TransactionDay(Simulation):
     def _start_program(self, name: str) -> None:
         if self._is_healed:
             return  # it would not hear that all are to stop
+        self._begin_program(name)
+
+    def _begin_program(self, name: str) -> None:
         number = len(self.programs)
         program = self._make_program(number, name)
         program.on_commit = self.moments.on_commit
