@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -46,7 +46,7 @@ from kafkaprod.loader.formats.readers import SEPARATOR_LINE, ReadOptions, check_
 from kafkaprod.loader.load import Load
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, UnexpectedInputError, is_temporary
 from kafkaprod.loader.opening.pipes import input_name
-from kafkaprod.loader.opening.remote.web_objects import Access
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.loader.positions.manifest import Manifest
 from kafkaprod.loader.positions.manifest_file import ManifestFile
@@ -117,11 +117,19 @@ def run(options: argparse.Namespace) -> int:
         return TRY_AGAIN
 
 
+def _print_notes(sources: Sequence[Source]) -> None:
+    """Print the notes of objects, once each."""
+    for note in dict.fromkeys(source.remote.note for source in sources if source.remote is not None):
+        if note:
+            print(f"kafkaprod load: {note}", file=sys.stderr)
+
+
 def _run(options: argparse.Namespace) -> int:
     check_on_error(options.on_error)
     check_report(options)
     reading = reading_of(options)
-    listing = Listing.of(options.files)
+    access = Access(headers=tuple(options.http_header), allowed_urls=allowed_urls_of(options))
+    listing = Listing.of(options.files, access)
     sources = find_sources(
         options.files,
         options.format,
@@ -129,13 +137,11 @@ def _run(options: argparse.Namespace) -> int:
         options.encoding,
         reading.column_types,
         options.table_version,
-        Access(headers=tuple(options.http_header), allowed_urls=allowed_urls_of(options)),
+        access,
     )
     listing = listing.with_files(source.path for source in sources)  # one may have come in between
     sources = [source for source in sources if os.path.abspath(source.path) != dead_letter_file(options)]
-    for note in dict.fromkeys(source.remote.note for source in sources if source.remote is not None):
-        if note:
-            print(f"kafkaprod load: {note}", file=sys.stderr)
+    _print_notes(sources)
     check_formats(options, sources)
     forms: set[str] = set()
     for source in sources:

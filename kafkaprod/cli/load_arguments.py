@@ -19,7 +19,7 @@ from kafkaprod.loader.finding.expected import Expected
 from kafkaprod.loader.finding.inputs import COMPRESSIONS, FORMATS
 from kafkaprod.loader.formats.readers import ReadOptions
 from kafkaprod.loader.opening.encodings import encoding_name
-from kafkaprod.loader.opening.remote.connections import HeaderSource
+from kafkaprod.loader.opening.remote.access import HeaderSource
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 from kafkaprod.tables.plan import AvroRows
 from kafkaprod.tables.row_plan import AVRO, JSON, MAX_ROW_BYTES, MS_PER_UNIT, RowPlan, Template

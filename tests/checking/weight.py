@@ -46,7 +46,7 @@ BUDGETS: Final = {
     "hooks": 780,
     "intake": 710,
     "loader": 1430,
-    "loader/finding": 1010,
+    "loader/finding": 1020,
     "loader/formats": 3130,
     "loader/opening": 1950,
     "loader/positions": 900,

@@ -13,14 +13,13 @@ from typing import Final
 from kafkaprod.loader.finding.delta_tables import delta_files, is_delta_table
 from kafkaprod.loader.finding.folders import check_same_columns, folder_columns, is_hidden, typed_columns
 from kafkaprod.loader.finding.iceberg_tables import iceberg_files, is_iceberg_table
-from kafkaprod.loader.finding.object_folders import find_objects
 from kafkaprod.loader.finding.paths import find_paths
 from kafkaprod.loader.opening.archives import ZipArchive
 from kafkaprod.loader.opening.errors import LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source, zip_members
 from kafkaprod.loader.opening.pipes import STDIN, is_pipe_name, open_pipe, open_stdin_file, pipe_identity
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.addresses import is_address, path_of
-from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import BINARY_FORMATS, Source
 
 FORMATS: Final = ("lines", "jsonl", "json", "documents", "csv", "tsv", "parquet", "arrow", "orc", "avro")
@@ -187,6 +186,8 @@ def _sources_of_iceberg_table(name: str, options: InputOptions, snapshot_id: int
 
 
 def _sources_of_address(address: str, options: InputOptions, access: Access) -> Iterator[Source]:
+    from kafkaprod.loader.finding.object_folders import find_objects  # what reads objects is loaded for addresses alone
+
     for remote, head, below in find_objects(address, access, SHOWN_BYTES):
         suffixes = _suffixes(path_of(remote.name))
         _check_no_tar(remote.name, suffixes, head)

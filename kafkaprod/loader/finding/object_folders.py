@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kafkaprod.loader.finding.folders import is_hidden
 from kafkaprod.loader.opening.errors import LoadRefusedError
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.addresses import WEB, identity, scheme_of
 from kafkaprod.loader.opening.remote.finding import find_object
 from kafkaprod.loader.opening.remote.objects import RemoteObject
@@ -25,7 +26,6 @@ from kafkaprod.loader.opening.remote.store_objects import (
     key_of,
     open_bucket,
 )
-from kafkaprod.loader.opening.remote.web_objects import Access
 
 MOST_KEYS: Final = 100_000
 _MARKER: Final = "_$folder$"

@@ -16,11 +16,10 @@ from typing import Final, Self
 from kafkaprod.loader.finding.delta_tables import LOG, is_delta_table
 from kafkaprod.loader.finding.folders import is_hidden
 from kafkaprod.loader.finding.iceberg_tables import METADATA, is_iceberg_table
-from kafkaprod.loader.finding.object_folders import is_listed, list_objects
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.pipes import STDIN
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.addresses import identity, is_address
-from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.positions import manifest_file
 from kafkaprod.text import counted
 
@@ -41,19 +40,26 @@ class Listing:
         names: The folders and patterns, as the user gave them.
         paths: The files that were there.
         addresses: The folders and patterns of stores.
+        access: How to ask their servers.
     """
 
     names: tuple[str, ...] = ()
     paths: frozenset[str] = frozenset()
     addresses: tuple[str, ...] = field(default=(), repr=False)
+    access: Access = field(default_factory=Access, repr=False)
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Self:
+    def of(cls, names: Iterable[str], access: Access | None = None) -> Self:
         """Return what is there now; objects are added by `with_files`. Raises as `find_paths`.
+
+        Args:
+            names: As the user gave them.
+            access: How to ask the servers of objects.
 
         A Delta or Iceberg table is left out: a load has one version of it, and what comes meanwhile is another's.
         """
         names = tuple(names)
+        access = access or Access()
         lists = tuple(
             name
             for name in names
@@ -63,8 +69,8 @@ class Listing:
             and not is_iceberg_table(name)
             and (os.path.isdir(name) or not os.path.lexists(name))
         )
-        addresses = tuple(name for name in names if is_address(name) and is_listed(name, Access()))
-        return cls(lists, frozenset(path for path, _ in find_paths(lists)), addresses)
+        addresses = tuple(name for name in names if is_address(name) and _is_listed(name, access))
+        return cls(lists, frozenset(path for path, _ in find_paths(lists)), addresses, access)
 
     def with_files(self, paths: Iterable[str]) -> Self:
         """Return one that has other files, too."""
@@ -84,7 +90,9 @@ class Listing:
             found = _files_of(name) if os.path.isdir(name) else _matches(name)
             came += [path for path in found if path not in self.paths and os.path.abspath(path) not in known]
         for address in self.addresses:
-            found = [identity(place) for place, _, _ in list_objects(address, Access())]
+            from kafkaprod.loader.finding.object_folders import list_objects
+
+            found = [identity(place) for place, _, _ in list_objects(address, self.access)]
             came += [path for path in found if path not in self.paths]
         if came:
             raise LoadError(
@@ -239,3 +247,9 @@ def _is_file(path: str) -> bool:
             "itself, and move other things elsewhere"
         )
     return False
+
+
+def _is_listed(address: str, access: Access) -> bool:
+    from kafkaprod.loader.finding.object_folders import is_listed  # what reads objects is loaded for addresses alone
+
+    return is_listed(address, access)

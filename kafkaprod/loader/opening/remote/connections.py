@@ -32,14 +32,6 @@ class RedirectRefusedError(LoadError):
     """A server redirects to where a load does not go."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderSource:
-    """A header for the first origin, with the environment's variable that has its value."""
-
-    name: str
-    variable: str
-
-
 @dataclass(slots=True)
 class Connections:
     """Keeps the connections of one object's reader; for all threads. They are closed with `close`.

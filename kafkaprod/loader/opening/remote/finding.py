@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.addresses import WEB, checked_web_address, scheme_of
 from kafkaprod.loader.opening.remote.objects import RemoteObject
 from kafkaprod.loader.opening.remote.spooled_objects import SpooledObject
 from kafkaprod.loader.opening.remote.store_objects import find_store_object
 from kafkaprod.loader.opening.remote.web_objects import (
-    Access,
     Asker,
     WebObject,
     first_answer,

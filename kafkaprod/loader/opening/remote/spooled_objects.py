@@ -12,8 +12,9 @@ import weakref
 from typing import IO, Any
 
 from kafkaprod.loader.opening.errors import LoadError
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.objects import Closing, PassingError, Tries, replaced
-from kafkaprod.loader.opening.remote.web_objects import Access, Asker, RangeAnswer
+from kafkaprod.loader.opening.remote.web_objects import Asker, RangeAnswer
 
 
 class SpooledObject:

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from kafkaprod.config.secret_sources import URL_VARIABLE, is_url_allowed
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, missing_package
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.addresses import identity, scheme_of
 from kafkaprod.loader.opening.remote.objects import Closing, PassingError, gone, refused, replaced
-from kafkaprod.loader.opening.remote.web_objects import Access
 
 EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _STATUS: Final = re.compile(r"status code: ([0-9]{3}[A-Za-z ]*)")

@@ -19,18 +19,15 @@ import re
 import ssl
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
+from kafkaprod.loader.opening.remote.access import Access, HeaderSource
 from kafkaprod.loader.opening.remote.addresses import identity, origin_of
-from kafkaprod.loader.opening.remote.connections import Connections, HeaderSource, check_allowed, next_address
+from kafkaprod.loader.opening.remote.connections import Connections, check_allowed, next_address
 from kafkaprod.loader.opening.remote.objects import (
     Closing,
     PassingError,
-    RangeCounts,
-    RangePatience,
-    Tries,
     gone,
     refused,
     replaced,
@@ -44,36 +41,6 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)"
 _DRAINED_BYTES: Final = 64 << 10  # of an answer that is not wanted, to keep its connection
 _READ_BYTES: Final = 1 << 20
 _OLD_S: Final = 60
-FIRST_S: Final = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Holds how to ask servers.
-
-    Attributes:
-        headers: For the first origin of each address.
-        patience: How long to wait.
-        allowed_urls: The addresses that may be asked, those of redirects too; None: all.
-        counts: Counts.
-    """
-
-    headers: tuple[HeaderSource, ...] = ()
-    patience: RangePatience = field(default_factory=RangePatience)
-    allowed_urls: tuple[str, ...] | None = None
-    counts: RangeCounts = field(default_factory=RangeCounts, compare=False)
-
-    def __reduce__(self) -> Any:
-        return Access, (self.headers, self.patience, self.allowed_urls)
-
-    def tries(self, name: str, closing: Closing | None = None) -> Tries:
-        """Return what tries again to read an object."""
-        return Tries(name, self.counts, self.patience, closing or Closing())
-
-    def first_tries(self, name: str) -> Tries:
-        """Return the same for an object of which nothing was read yet: its address may be wrong."""
-        patience = replace(self.patience, all_s=min(self.patience.all_s, FIRST_S))
-        return Tries(name, self.counts, patience, Closing())
 
 
 class WebFound(NamedTuple):

@@ -15,10 +15,10 @@ from kafkaprod.loader.finding.inputs import find_sources
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError
 from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.remote import connections
+from kafkaprod.loader.opening.remote.access import Access, HeaderSource
 from kafkaprod.loader.opening.remote.addresses import identity
-from kafkaprod.loader.opening.remote.connections import HeaderSource, next_address
+from kafkaprod.loader.opening.remote.connections import next_address
 from kafkaprod.loader.opening.remote.objects import RangePatience
-from kafkaprod.loader.opening.remote.web_objects import Access
 from tests.support.loader.object_server import ObjectServer, object_server, redirect, status
 
 NAME = "/rows.txt"

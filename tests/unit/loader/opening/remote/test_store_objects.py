@@ -14,8 +14,8 @@ from kafkaprod.loader.load import describe_source
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, is_temporary
 from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.remote import remote_file
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.objects import RangePatience
-from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import Source
 from tests.support.loader.object_server import ObjectServer, cut, headers, object_server, status
 
@@ -180,6 +180,10 @@ def test_the_bound_of_the_process_holds_for_stores(server: ObjectServer, monkeyp
 def test_the_option_holds_for_stores(server: ObjectServer) -> None:
     with pytest.raises(LoadRefusedError, match="is not allowed: allowed_urls"):
         find_sources([ADDRESS], access=Access(allowed_urls=("https://elsewhere.example",)))
+    server.objects["/bucket/day/a.csv"] = b"id\n1\n"
+    with pytest.raises(LoadRefusedError, match="is not allowed: allowed_urls"):
+        Listing.of(["s3://bucket/day"], Access(allowed_urls=("https://elsewhere.example",)))
+    assert server.asked == []
 
 
 def test_a_copy_of_a_source_for_another_process_reads_the_same_object(server: ObjectServer) -> None:

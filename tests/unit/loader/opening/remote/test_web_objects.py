@@ -27,8 +27,8 @@ from kafkaprod.loader.load import describe_source
 from kafkaprod.loader.opening.errors import LoadError, LoadRefusedError, is_temporary
 from kafkaprod.loader.opening.opening import open_source
 from kafkaprod.loader.opening.remote import remote_file
+from kafkaprod.loader.opening.remote.access import Access
 from kafkaprod.loader.opening.remote.objects import RangePatience
-from kafkaprod.loader.opening.remote.web_objects import Access
 from kafkaprod.loader.opening.source import Source
 from kafkaprod.tables.row_plan import RowPlan
 from tests.support.loader.object_server import ObjectServer, cut, headers, object_server, redirect, status
