@@ -61,8 +61,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         )
     for action, work in ((listing, _list), (making, _create), (describing, _describe), (deleting, _delete)):
         add_cluster_arguments(action, asks_only=action in (listing, describing))
-        if action in (listing, describing):
-            action.add_argument("--json", action="store_true", help="print JSON")
+        action.add_argument("--json", action="store_true", help="print JSON")
         action.set_defaults(run=run, work=work)
 
 
@@ -100,8 +99,8 @@ def _create(client: ClusterClient, options: argparse.Namespace) -> None:
             raise
         _report(options, "exists")
         return
-    partitions = counted(len(find_topic(client, options.topic).partitions), "partition")
-    _report(options, f"created with {partitions}")
+    partitions = len(find_topic(client, options.topic).partitions)
+    _report(options, "created", f" with {counted(partitions, 'partition')}", partitions=partitions)
 
 
 def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
@@ -115,9 +114,11 @@ def _delete(client: ClusterClient, options: argparse.Namespace) -> None:
     _report(options, "deleted")
 
 
-def _report(options: argparse.Namespace, what: str) -> None:
-    if not options.quiet:
-        print(f"topic {printable(options.topic)} {what}")
+def _report(options: argparse.Namespace, outcome: str, more: str = "", **facts: int) -> None:
+    if options.json:
+        print(json.dumps({"name": options.topic, "outcome": outcome, **facts}))
+    elif not options.quiet:
+        print(f"topic {printable(options.topic)} {outcome}{more}")
 
 
 def _describe(client: ClusterClient, options: argparse.Namespace) -> None:

@@ -59,8 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     ):
         action = actions.choices[name]
         add_cluster_arguments(action)
-        if work is not _abort:
-            action.add_argument("--json", action="store_true", help="print JSON")
+        action.add_argument("--json", action="store_true", help="print JSON")
         action.set_defaults(run=run, work=work)
 
 
@@ -164,7 +163,10 @@ def _abort(client: ClusterClient, options: argparse.Namespace) -> None:
     if not found:
         raise ConfigError(f"no open transaction of {where} begins at offset {options.start_offset}")
     abort_in_partition(client, found[0])
-    print(printable(f"transaction of producer {found[0].producer_id} in {where} aborted"))
+    if options.json:
+        print(json.dumps({**_as_row(found[0]), "outcome": "aborted"}))
+    else:
+        print(printable(f"transaction of producer {found[0].producer_id} in {where} aborted"))
 
 
 def _as_row(producer: ProducerInfo) -> dict[str, Any]:

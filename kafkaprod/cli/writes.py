@@ -45,7 +45,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for action, work in ((listing, _list), (showing, _show), (forgetting, _forget)):
         add_cluster_arguments(action)
         action.set_defaults(run=run, work=work)
-    for action in (listing, showing):
         action.add_argument("--json", action="store_true", help="print JSON")
     forgetting.add_argument("-q", "--quiet", action="store_true", help="print only errors")
 
@@ -79,7 +78,9 @@ def _show(client: ClusterClient, options: argparse.Namespace) -> None:
 
 def _forget(client: ClusterClient, options: argparse.Namespace) -> None:
     forget(client, make_config(read_options(options)), start_writer, options.write_id)
-    if not options.quiet:
+    if options.json:
+        print(json.dumps({"write_id": options.write_id, "outcome": "forgotten"}))
+    elif not options.quiet:
         print(f"write {printable(options.write_id)} is forgotten: it can be written again", file=sys.stderr)
 
 

@@ -200,6 +200,19 @@ def test_topics_are_made_listed_described_and_deleted(rig: LoadRig, capsys: pyte
     assert main(["topics", "delete", name, "-b", rig.bootstrap]) == 1
 
 
+def test_changes_of_topics_are_printed_as_json(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"{rig.topic}-json"
+    for action, expected in (
+        (["create", "--partitions", "2"], {"outcome": "created", "partitions": 2}),
+        (["create", "--if-not-exists"], {"outcome": "exists"}),
+        (["delete"], {"outcome": "deleted"}),
+        (["delete", "--if-exists"], {"outcome": "does not exist"}),
+    ):
+        capsys.readouterr()
+        assert main(["topics", action[0], name, *action[1:], "-b", rig.bootstrap, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"name": name, **expected}
+
+
 def test_doctor_names_a_missing_topic_and_a_missing_broker(rig: LoadRig, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "-b", rig.bootstrap, "-t", "no-such-topic"]) == 1
     assert "kafkaprod topics create no-such-topic" in capsys.readouterr().out

@@ -434,7 +434,9 @@ def test_commands_write_once_and_list_show_and_forget(
     assert capsys.readouterr().out.startswith("by command  2 rows  by-command  20")
     assert main(["writes", "show", "by command", "--json", *server]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 2
-    assert main(["writes", "forget", "by command", *server]) == 0
+    capsys.readouterr()
+    assert main(["writes", "forget", "by command", *server, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"write_id": "by command", "outcome": "forgotten"}
     assert main(["writes", "show", "by command", *server]) == 1
     assert main(["writes", "list", "--prefix", "by ", "--json", *server]) == 0
     assert json.loads(capsys.readouterr().out) == []

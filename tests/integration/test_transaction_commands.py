@@ -114,8 +114,10 @@ def test_hanging_transaction_is_found_and_aborted(server: BrokerServer, capsys: 
     abort = ("transactions", "abort", TOPIC, "-p", "0", "--start-offset")
     assert run(server, *abort, "77") == 2
     assert "no open transaction" in capsys.readouterr().err
-    assert run(server, *abort, "1") == 0
-    assert capsys.readouterr().out == f"transaction of producer 999 in {TOPIC}-0 aborted\n"
+    assert run(server, *abort, "1", "--json") == 0
+    aborted = json.loads(capsys.readouterr().out)
+    assert (aborted["topic"], aborted["partition"], aborted["producer_id"]) == (TOPIC, 0, 999)
+    assert aborted["outcome"] == "aborted"
     assert run(server, *find) == 0
     assert json.loads(capsys.readouterr().out) == []
     producer.commit_transaction(30)
