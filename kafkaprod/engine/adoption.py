@@ -91,7 +91,7 @@ class Adoption:
             try:
                 self._look()
             except (OSError, KafkaError) as error:
-                logger.warning("left slots of the spool %s cannot be sent: %s", self._directory, error)
+                logger.warning("left slots of the spool %r cannot be sent: %s", self._directory, error)
 
     def _look(self) -> None:
         seen, self._seen = self._seen, {}
@@ -118,7 +118,7 @@ class Adoption:
         spool: Spool | None = host.engine.spool
         assert spool is not None
         count = spool.record_count
-        logger.info("%s in the slot %s, which no producer has, are sent", counted(count, "record"), path)
+        logger.info("%s in the slot %r, which no producer has, are sent", counted(count, "record"), path)
         host.start(self)
         try:
             is_empty = self._wait(host, config.delivery_timeout_ms / 1000)
@@ -130,8 +130,10 @@ class Adoption:
             return
         self._failures[name] += 1
         if self._failures[name] >= MOST_FAILURES:
-            left = counted(spool.record_count, "record")
-            logger.warning("the slot %s is left, as nothing of it could be sent: it has %s", path, left)
+            count = spool.record_count
+            logger.warning(
+                "the slot %r is left, as nothing of it could be sent: it has %s", path, counted(count, "record")
+            )
 
     def _wait(self, host: EngineHost, patience_s: float) -> bool:
         """Wait until all is sent; False: nothing was for so many seconds, or the producer ends."""

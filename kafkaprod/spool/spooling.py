@@ -318,17 +318,17 @@ class Spool:
 
     def _begin_again(self, now_ms: int) -> None:
         """Let the journal continue in a new file, now and then. Raises OSError: it does not."""
-        failure = self._journal.failure
-        assert failure is not None
+        error = self._journal.failure
+        assert error is not None
         if now_ms < self._begin_again_ms:
-            raise failure
+            raise error
         self._begin_again_ms = now_ms + BEGIN_AGAIN_MS
         moved = self._journal.begin_again()
         for ref in incomplete_batches(self._accumulator):
             segment, position, _, _ = ref.place_in_journal
             if ref.is_stored and segment == moved.old_segment and position >= moved.from_position:
                 ref.move_in_journal(moved.segment, position + moved.distance)
-        logger.warning("the spool %s continues in a new file after a failure of its disk: %s", self.directory, failure)
+        logger.warning("the spool %r continues in a new file after a failure of its disk: %s", self.directory, error)
 
     def _on_failure(self, error: OSError, now_ms: int) -> None:
         """Write nothing for a moment: what is stored is sent, and the rest waits."""

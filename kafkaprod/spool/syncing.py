@@ -73,6 +73,6 @@ class Syncing:
             self._disk.fdatasync(what.file)
         except OSError as error:
             self._journal.fail(what, error)
-            logger.error("the disk has refused a sync of the spool's file %s: %s", what.file.path, error)
+            logger.error("the disk has refused a sync of the spool's file %r: %s", what.file.path, error)
         else:
             self._journal.note_synced(what, started_ns)

@@ -154,6 +154,6 @@ def test_a_slot_of_which_nothing_can_be_sent_is_left_for_people(
     monkeypatch.setattr(Adoption.__init__, "__defaults__", (0.05,))
     with Producer(options, bootstrap_servers=broker.bootstrap_servers, spool_dir=spool):
         wait_until(
-            lambda: "slot-05 is left, as nothing of it could be sent: it has 1 record" in caplog.text, "the warning"
+            lambda: "slot-05' is left, as nothing of it could be sent: it has 1 record" in caplog.text, "the warning"
         )
     assert values(broker) == []
