@@ -69,12 +69,22 @@ CASES: dict[str, list[tuple[str, int]]] = {
         ("--topic {gone} --num-records 10 --record-size 10 --throughput -1", 1),
         ("--topic {there} --record-size x", 2),
     ],
+    "spool": [
+        ("status {spool}", 0),
+        ("verify {spool}", 0),
+        ("export {spool}", 0),
+        ("drain {spool} -b 127.0.0.1:1", 0),  # nothing is left, so no broker is asked
+        ("status {missing}", 2),
+        ("drain {missing} -b 127.0.0.1:1", 2),
+        ("export {spool} --output {lines}", 2),
+        ("verify", 2),
+    ],
     "broker": [("--port x", 2), ("--no-such-flag", 2)],
     "cluster": [("--no-such-flag", 2)],
     "completions": [("bash", 0), ("tcsh", 2)],
     "man": [("", 0), ("page", 2)],
 }
-WITHOUT_CLUSTER = ("quickstart", "broker", "cluster", "completions", "man")
+WITHOUT_CLUSTER = ("quickstart", "spool", "broker", "cluster", "completions", "man")
 
 
 def test_every_command_has_cases() -> None:
@@ -85,7 +95,9 @@ def test_every_command_has_cases() -> None:
 def test_exit_codes(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lines.txt").write_bytes(b"one\ntwo\n")
     (tmp_path / "rows.csv").write_bytes(b"id,name\n1,a\n2\n3,c\n")
+    (tmp_path / "spool").mkdir(mode=0o700)
     places = {
+        "spool": str(tmp_path / "spool"),
         "there": "there",
         "gone": "gone",
         "lines": str(tmp_path / "lines.txt"),
