@@ -95,7 +95,7 @@ class WriteBlock:
         self._calls = calls
         self._is_open = False
         self._topic = ""
-        self._rows: list[tuple[Any, Any, Any, Any, Any]] = []
+        self._rows: list[tuple[Any, ...]] = []
 
     @property
     def already_written(self) -> bool:
@@ -112,11 +112,27 @@ class WriteBlock:
         timestamp_ms: int | None = None,
     ) -> None:
         """Send a record. Its outcome is that of the write."""
+        self.send_to(topic, value, key, headers, partition, timestamp_ms, partition)
+
+    def send_to(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        named: int | None,
+    ) -> None:
+        """Send a record whose partition a client's own partitioner has chosen.
+
+        A repetition is compared by `named` alone: the partition that the program has named, or None.
+        """
         self._check_open()
         if self.is_full_for(topic):
             self.send_rows()
         self._topic = topic
-        self._rows.append((value, key, headers, partition, timestamp_ms))
+        self._rows.append((value, key, headers, partition, timestamp_ms, named))
 
     def is_full_for(self, topic: str) -> bool:
         """Whether the rows so far are sent before one for a topic is taken, which may wait."""
@@ -187,8 +203,8 @@ class WriteBlock:
             self._write.end_piece()
             rows = rows[most:]
 
-    def _send_piece(self, rows: Sequence[tuple[Any, Any, Any, Any, Any]]) -> None:
-        values, keys, headers, partitions, timestamps = (list(column) for column in zip(*rows, strict=True))
+    def _send_piece(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        values, keys, headers, partitions, timestamps, named = (list(column) for column in zip(*rows, strict=True))
         options: dict[str, Any] = {}
         if any(key is not None for key in keys):
             options["keys"] = keys
@@ -200,7 +216,10 @@ class WriteBlock:
             part = {name: column[given] for name, column in options.items()}
             if timestamps[given.start] is not None:
                 part["timestamps_ms"] = timestamps[given]
+            if named != partitions:
+                self._write.tap.named_partitions = [-1 if each is None else each for each in named[given]]
             self._calls.pass_on(self._write, "send_many", (self._topic, values[given]), part)
+            self._write.tap.named_partitions = None
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -21,12 +21,15 @@ class RowTap:
         is_rehearsal: The rows are only looked at, not sent: the write is committed already.
         rows: How many were seen.
         topics: Those of the rows, in the order of the first row of each.
+        named_partitions: The partitions that the program has named for the rows of the next call, -1: none, where those
+            of the call were chosen by its partitioner; None: all of the call count.
     """
 
     def __init__(self, *, is_rehearsal: bool = False, counts_only: bool = False) -> None:
         self.is_rehearsal = is_rehearsal
         self.topics: dict[str, None] = {}
         self.rows = 0
+        self.named_partitions: list[int] | None = None
         self._digest = None if counts_only else RowDigest()
 
     @property
@@ -42,7 +45,8 @@ class RowTap:
         self.rows += rows
         if self._digest is None:
             return
-        timestamps, partitions = _numbers(given.timestamps_ms, "q"), _numbers(given.partitions, "i")
+        named = given.partitions if self.named_partitions is None else self.named_partitions
+        timestamps, partitions = _numbers(given.timestamps_ms, "q"), _numbers(named, "i")
         if timestamps is not None or partitions is not None or given.partition >= 0:
             self._digest.add_places(timestamps, partitions, given.partition, rows)
         self._digest.add(topic, value, key, headers, rows)

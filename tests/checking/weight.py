@@ -51,7 +51,7 @@ BUDGETS: Final = {
     "loader/opening": 1950,
     "loader/positions": 900,
     "loader/reports": 220,
-    "marks": 970,
+    "marks": 980,
     "metadata": 440,
     "metrics": 960,
     "net": 2030,

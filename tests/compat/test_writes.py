@@ -14,7 +14,8 @@ import pytest
 from kafkaprod import errors as ours
 from kafkaprod.broker import EmbeddedBroker
 from kafkaprod.compat.aiokafka import AIOKafkaProducer
-from kafkaprod.compat.confluent_kafka import Producer
+from kafkaprod.compat.confluent_kafka import Producer, SerializingProducer
+from kafkaprod.compat.confluent_kafka.error import ValueSerializationError
 from kafkaprod.compat.kafka_python import KafkaProducer
 
 ROWS = [b"%d" % row for row in range(50)]
@@ -55,9 +56,50 @@ def test_without_idempotence_it_is_refused(embedded_broker: EmbeddedBroker) -> N
     producer.close()
 
 
+def test_of_confluent_with_serializers(embedded_broker: EmbeddedBroker, topic_name: str) -> None:
+    producer = SerializingProducer(
+        {
+            "bootstrap.servers": embedded_broker.bootstrap_servers,
+            "enable.idempotence": True,
+            "key.serializer": lambda key, context: f"{context.field} {key}".encode(),
+            "value.serializer": lambda value, context: None if value is None else b"%d" % value,
+        }
+    )
+    with producer.write(topic_name) as block:
+        block.produce(topic_name, "a", 7)
+    with pytest.raises(ValueSerializationError), producer.write("other") as block:
+        block.produce(topic_name, "a", "no number")
+    wait_for(embedded_broker, topic_name, [b"7"])
+    assert [record.key for record in embedded_broker.records(topic_name)] == [b"key a"]
+    producer.close()
+
+
 class Third:
     def __call__(self, key: bytes | None, everywhere: list[int], available: list[int]) -> int:
         return everywhere[2]
+
+
+def test_a_partition_that_a_partitioner_has_chosen_is_not_compared(
+    embedded_broker: EmbeddedBroker, topic_name: str
+) -> None:
+    embedded_broker.create_topic(topic_name, 4)
+    turns = iter(range(1000))
+    producer = KafkaProducer(
+        bootstrap_servers=embedded_broker.bootstrap_servers, partitioner=lambda key, every, available: next(turns) % 4
+    )
+
+    def write(named: int) -> bool:
+        with producer.write(topic_name) as block:
+            for row in ROWS[:5]:
+                block.send(topic_name, row)
+            block.send(topic_name, ROWS[5], partition=named)
+        return bool(block.result and block.result.already_written)
+
+    assert [write(3), write(3)] == [False, True]
+    assert Counter(record.partition for record in embedded_broker.records(topic_name)) == {0: 2, 1: 1, 2: 1, 3: 2}
+    with pytest.raises(kafka.errors.KafkaError, match="these have other contents"):
+        write(2)
+    producer.close()
 
 
 def test_of_kafka_python(embedded_broker: EmbeddedBroker, topic_name: str) -> None:

@@ -330,7 +330,7 @@ class AIOKafkaProducer:
         """Return the row of a write for arguments of send()."""
         assert value is not None or key is not None, "Need at least one: key or value"
         key, value = self._both_serialized(key, value)
-        return topic, value, key, list(headers) if headers else None, partition, timestamp_ms
+        return Row(topic, value, key, list(headers) if headers else None, partition, timestamp_ms, partition)
 
     def _transactional(self) -> AsyncProducer:
         if self._options.get("transactional_id") is None:

@@ -390,7 +390,8 @@ class Producer:
         topic, key_bytes = _plain_topic(topic), encoded(key)
         with theirs():
             chosen = self._choose(topic, key_bytes, partition)
-        return topic, encoded(value), key_bytes, pairs(headers), chosen, timestamp or None
+        named = partition if partition >= 0 else None
+        return Row(topic, encoded(value), key_bytes, pairs(headers), chosen, timestamp or None, named)
 
     def _check_transactional(self) -> None:
         self._check_open()

@@ -8,6 +8,7 @@ from kafkaprod.compat.confluent_kafka.error import KeySerializationError, ValueS
 from kafkaprod.compat.confluent_kafka.producer import Producer
 from kafkaprod.compat.confluent_kafka.reports import Report
 from kafkaprod.compat.confluent_kafka.serialization import MessageField, SerializationContext
+from kafkaprod.compat.writes import Row
 
 
 class SerializingProducer(Producer):
@@ -43,6 +44,25 @@ class SerializingProducer(Producer):
         Raises:
             KeySerializationError, ValueSerializationError: A serializer failed; nothing was queued.
         """
+        key, value = self._serialized(topic, key, value, headers)
+        super().produce(topic, value, key, partition, on_delivery, None, timestamp, headers)
+
+    def _row(  # type: ignore[override]
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        partition: int = -1,
+        on_delivery: Report | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> Row:
+        """Serialize, and return the row of a write for arguments of produce()."""
+        key, value = self._serialized(topic, key, value, headers)
+        return super()._row(topic, value, key, partition, on_delivery, None, timestamp, headers)
+
+    def _serialized(self, topic: str, key: Any, value: Any, headers: Any) -> tuple[Any, Any]:
+        """Return key and value as bytes or text."""
         ctx = SerializationContext(topic, MessageField.KEY, headers)
         if self._key_serializer is not None:
             try:
@@ -55,4 +75,4 @@ class SerializingProducer(Producer):
                 value = self._value_serializer(value, ctx)
             except Exception as error:
                 raise ValueSerializationError(error) from error
-        super().produce(topic, value, key, partition, on_delivery, None, timestamp, headers)
+        return key, value

@@ -329,12 +329,13 @@ class KafkaProducer:
         """Return the row of a write for arguments of send()."""
         topic, pairs = self._checked(topic, value, key, headers)
         key_bytes, value_bytes = self._both_serialized(topic, pairs, key, value)
+        chosen = partition
         if partition is not None:
             self._check_partition(topic, partition)
         elif self._partitioner is not None:
             self.partitions_for(topic)
-            partition = self._partition(topic, None, key, value, key_bytes, value_bytes)
-        return topic, value_bytes, key_bytes, pairs or None, partition, timestamp_ms
+            chosen = self._partition(topic, None, key, value, key_bytes, value_bytes)
+        return Row(topic, value_bytes, key_bytes, pairs or None, chosen, timestamp_ms, partition)
 
     def __enter__(self) -> Self:
         return self
