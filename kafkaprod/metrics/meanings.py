@@ -66,8 +66,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "requests-in-flight": "requests without an answer",
     "spool-bytes": "bytes of the files in the spool",
     "spool-damaged-total": "records that could not be read from the spool any more",
-    "spool-oldest-age": "seconds since the oldest record in the spool was sent, or, by an earlier process, "
-    "since its timestamp; 0: there is none",
+    "spool-oldest-age": "seconds since the oldest record in the spool was sent, or, for one of an earlier process, "
+    "since its timestamp; 0 while the spool is empty",
     "spool-possibly-twice-total": "records of earlier processes that were sent again and may be in a topic twice",
     "spool-records": "records in the spool without an outcome",
     "spool-refused-total": "records of earlier processes that were refused for good",

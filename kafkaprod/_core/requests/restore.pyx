@@ -4,13 +4,16 @@
 
 Such a batch has its place in the queue, its sequence and its result, and no memory: the drain leaves it there until
 load_batch() has given it its bytes again. Sender thread only, or before it runs.
+
+Queues are walked without their locks, from the head to `stored_tail` and no further: this thread alone takes batches out,
+and has marked each of these as stored itself. What other threads append comes after them.
 """
 
 from cpython.ref cimport Py_XDECREF, PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memmove
 
-from kafkaprod._core.machine.lock cimport load32, mutex_lock, mutex_unlock, store32, store64
+from kafkaprod._core.machine.lock cimport mutex_lock, mutex_unlock, store32, store64
 from kafkaprod._core.queues.accumulator cimport Accumulator
 from kafkaprod._core.queues.backlog cimport backlog_add
 from kafkaprod._core.queues.batch cimport CLOSED, Batch, Partition, batch_release_memory
@@ -108,7 +111,7 @@ def unloaded_leaders(Accumulator accumulator not None):
     for topic in accumulator.topic_list:
         for i in range(topic.allocated_count):
             p = topic.partitions[i]
-            if p.leader >= 0 and load32(&p.queue_length) > 0 and _is_unloaded(p.head):
+            if p.leader >= 0 and p.stored_tail is not NULL and _is_unloaded(p.head):
                 found.add(p.leader)
     return found
 
@@ -129,7 +132,7 @@ def first_unloaded(Accumulator accumulator not None, Py_ssize_t most_bytes, set 
     for topic in accumulator.topic_list:
         for i in range(topic.allocated_count):
             p = topic.partitions[i]
-            if load32(&p.queue_length) > 0 and p.leader in nodes:
+            if p.stored_tail is not NULL and p.leader in nodes:
                 most_bytes = _find_unloaded(accumulator, p, most_bytes, found)
                 if most_bytes <= 0:
                     return found
@@ -137,22 +140,24 @@ def first_unloaded(Accumulator accumulator not None, Py_ssize_t most_bytes, set 
 
 
 cdef Py_ssize_t _find_unloaded(Accumulator accumulator, Partition *p, Py_ssize_t most_bytes, list found) except? -1:
-    """Add the partition's next batches that wait for their bytes; return how many bytes more may be added.
-
-    Batches are read without the lock: only this thread takes them out of queues, and only those of a journal are read.
-    """
+    """Add the partition's next batches that wait for their bytes; return how many bytes more may be added."""
     cdef Batch *b = p.head
     cdef int ahead = BROKER_WINDOW
-    while b is not NULL and b.is_stored and ahead > 0:
+    while b is not NULL and ahead > 0:
         if b.first is NULL:
             if found and b.journal_bytes > most_bytes:
                 return 0
             found.append(make_ref(accumulator, b))
         if b.journal_position >= 0:
             most_bytes -= b.journal_bytes
-        b = b.next
+        b = _next_stored(p, b)
         ahead -= 1
     return most_bytes
+
+
+cdef inline Batch *_next_stored(const Partition *p, const Batch *b) noexcept nogil:
+    """Return the batch behind a stored one, if it is stored, too."""
+    return NULL if b == p.stored_tail else b.next
 
 
 cdef inline bint _is_unloaded(const Batch *b) noexcept nogil:
@@ -178,7 +183,7 @@ def unload_batches(Accumulator accumulator not None, int64_t segment, int64_t sy
     for topic in accumulator.topic_list:
         for i in range(topic.allocated_count):
             p = topic.partitions[i]
-            if load32(&p.queue_length) == 0 or p.stored_tail is NULL or p.stored_tail == p.unloaded_tail:
+            if p.stored_tail is NULL or p.stored_tail == p.unloaded_tail:
                 continue
             is_sent_to = p.leader in nodes
             if not is_sent_to or p.head.created_ms <= created_before_ms:
@@ -193,12 +198,12 @@ cdef Py_ssize_t _unload_partition(Accumulator accumulator, Partition *p, int64_t
     cdef Batch *b = p.unloaded_tail
     if b is NULL:
         b = p.head
-        while kept_count > 0 and b is not NULL and b.is_stored:
-            b = b.next
+        while kept_count > 0 and b is not NULL:
+            b = _next_stored(p, b)
             kept_count -= 1
     else:
-        b = b.next
-    while b is not NULL and b.is_stored:
+        b = _next_stored(p, b)
+    while b is not NULL:
         if b.journal_segment > segment or (b.journal_segment == segment
                                            and b.journal_position + b.journal_bytes > synced_bytes):
             waits_for_disk[0] = True
@@ -207,7 +212,7 @@ cdef Py_ssize_t _unload_partition(Accumulator accumulator, Partition *p, int64_t
             _unload(accumulator, b)
             count += 1
         p.unloaded_tail = b
-        b = b.next
+        b = _next_stored(p, b)
     return count
 
 
