@@ -175,8 +175,12 @@ class OddWorld:
     def restore(self) -> None:
         """Make the topics that are not there, and fill the one that is kept."""
         for key_type in range(2):  # makes the internal topics
-            while next(_codes(self.ask(FindCoordinatorRequest(key=KEPT, key_type=key_type), 2)), -1):
+            for _ in range(600):
+                if not next(_codes(self.ask(FindCoordinatorRequest(key=KEPT, key_type=key_type), 2)), -1):
+                    break
                 time.sleep(0.05)
+            else:
+                raise TimeoutError(f"no coordinator of kind {key_type} within 30 s")
         for name in (TOPIC, KEPT):
             new = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
             answer = self.ask(CreateTopicsRequest(topics=[new], timeout_ms=9000), 5)

@@ -335,6 +335,7 @@ def test_after_a_refused_sync_records_are_stored_in_a_new_file(
         monkeypatch.setattr(producer.engine.spool, "_begin_again_ms", 0)  # else in ten seconds
         for number in range(30, 60):
             producer.send("orders", b"%d" % number, partition=number % PARTITIONS)
+        wait_until(lambda: producer.metrics()["producer-metrics"]["spool-state"] != 3, "a new file")
         producer.sync(LIMIT_S)
         assert "continues in a new file after a failure of its disk" in caplog.text
         producer.close(0)

@@ -96,7 +96,7 @@ class WatchedPages(io.RawIOBase):
             row_group = metadata.row_group(group)
             for number in range(metadata.num_columns):
                 column = row_group.column(number)
-                first = min(at for at in (column.dictionary_page_offset, column.data_page_offset) if at)
+                first = min((at for at in (column.dictionary_page_offset, column.data_page_offset) if at), default=0)
                 chunks[first] = _Chunk(first + column.total_compressed_size, first)
         self._starts = sorted(chunks)
         self._chunks = [chunks[start] for start in self._starts]

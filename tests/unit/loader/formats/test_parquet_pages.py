@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -144,3 +145,11 @@ def test_columns_of_few_texts_have_the_rows_that_they_had(tmp_path: Path, nulls:
     texts = [None if nulls and i % 3 == 0 else f"kind {i % 9}" for i in range(1000)]
     path = written(tmp_path / "a.parquet", texts, row_group_size=300)
     assert values_of(path) == [b'{"a":null}' if text is None else b'{"a":"%s"}' % text.encode() for text in texts]
+
+
+def test_a_footer_without_places_of_pages_is_left_to_the_library() -> None:
+    column = SimpleNamespace(dictionary_page_offset=None, data_page_offset=0, total_compressed_size=9)
+    metadata = SimpleNamespace(num_columns=1, row_group=lambda number: SimpleNamespace(column=lambda place: column))
+    pages = WatchedPages(io.BytesIO(b"PAR1" * 9), "rows.parquet", MIB)
+    pages.watch(metadata, [0])
+    assert pages.read() == b"PAR1" * 9
